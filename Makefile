@@ -1,0 +1,54 @@
+# Two commands are all a newcomer needs: `make train` and `make test`. Each sets up what it uses.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+WORKERS ?= 2
+export OMP_NUM_THREADS ?= 1
+export PYTHONHASHSEED ?= random
+
+.DEFAULT_GOAL := help
+.PHONY: help install train check lint types test test-all bench docs clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
+
+install: $(INSTALLED)  ## create .venv and install everything; instant when nothing changed
+
+$(INSTALLED): setup.py constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.10 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 10) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs,bpe,decode,remote,export,wandb,mlflow]'
+	@touch $@
+
+train: install  ## train the default recogniser on speech made on the spot
+	$(BIN)/sonosco train --config configs/las.yaml
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy
+
+check: lint types test-quick  ## before every commit: lint, types, tests
+
+test: lint types test-quick  ## lint, types and every test that is not slow
+
+.PHONY: test-quick
+test-quick: install
+	$(BIN)/python -m pytest -m 'not slow' -n $(WORKERS)
+
+test-all: lint types  ## as test, with the slow tests too
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+bench: install  ## measure: ratios against the bare tools, printed as tables
+	$(BIN)/python -m benchmarks
+
+docs: install  ## build the documentation into site/; warnings are errors
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+clean:  ## remove .venv and everything that was built
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,88 @@
+"""Where does the time of synthetic speech go, and what do more processes bring?
+
+Prints CPU time per second of audio of each step, as a share of all, and the wall time of whole corpora relative to one
+process. Run it on a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from sonosco_like.data.corpora.espeak import Espeak, Prosody
+from sonosco_like.data.corpora.grammar import draw_text
+from sonosco_like.data.corpora.recording import SAMPLE_RATE, draw_recording
+from sonosco_like.data.corpora.rendering import render_speaker, write_flac
+from sonosco_like.data.corpora.speaking import draw_speaker, say
+from sonosco_like.data.corpora.synth import plan_speakers, synthesize
+
+VOICE = "gmw/en-US+m3"
+UTTERANCES, REPEATS, MINUTES = 40, 5, 30.0
+
+
+def step_seconds(folder: Path) -> dict[str, float]:
+    """CPU seconds per second of audio of each step, the best of interleaved repeats."""
+    random = np.random.default_rng(0)
+    texts = [draw_text("digits", random) for _ in range(UTTERANCES)]
+    best: dict[str, float] = {}
+    with Espeak() as engine:
+        engine.set_voice(VOICE)
+        speaker, recording = draw_speaker(VOICE, random), draw_recording(random, 1.0)
+        voices = [say(engine, speaker, text, random) for text in texts]
+        recorded = [recording.record(voice, random) for voice in voices]
+        seconds = sum(len(voice) for voice in voices) / SAMPLE_RATE
+        steps: dict[str, Callable[[int], object]] = {
+            "espeak-ng alone": lambda n: engine.speak(texts[n], Prosody(speed=round(speaker.speed))),
+            "words, pauses, resampling": lambda n: say(engine, speaker, texts[n], random),
+            "room, microphone, noise": lambda n: recording.record(voices[n], random),
+            "FLAC file": lambda n: write_flac(folder / f"{n}.flac", recorded[n]),
+        }
+        for _ in range(REPEATS):
+            for name, step in steps.items():
+                start = time.process_time()
+                for number in range(UTTERANCES):
+                    step(number)
+                spent = (time.process_time() - start) / seconds
+                best[name] = min(best.get(name, spent), spent)
+    jobs = plan_speakers(folder / "speakers", "digits", 2.0, 0, 1.0)
+    start = time.process_time()
+    made = sum(spoken.duration for job in jobs for spoken in render_speaker(job))
+    best["whole speakers, one process"] = (time.process_time() - start) / made
+    return best
+
+
+def wall_seconds(folder: Path, workers: int) -> float:
+    """How long a corpus takes, processes and manifests included."""
+    start = time.perf_counter()
+    synthesize(folder, minutes=MINUTES, workers=workers)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    """Print both tables."""
+    console = Console()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        steps = step_seconds(folder)
+        whole = steps["whole speakers, one process"]
+        table = Table("step", "audio per CPU second", "share of all")
+        for step, spent in steps.items():
+            table.add_row(step, f"{1 / spent:,.0f} s", f"{spent / whole:.0%}")
+        console.print(table)
+        table = Table("processes", f"wall time of {MINUTES:.0f} minutes", "times as fast as one")
+        counts = [1, *range(2, (os.cpu_count() or 1) + 1)]
+        walls = {count: wall_seconds(folder / str(count), count) for count in counts}
+        for count, wall in walls.items():
+            table.add_row(str(count), f"{wall:.1f} s", f"{walls[1] / wall:.2f}")
+        console.print(table)
+
+
+if __name__ == "__main__":
+    main()

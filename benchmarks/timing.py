@@ -1,0 +1,26 @@
+"""Ratios measured in one run: the candidates take turns, so that a noisy machine disturbs all of them alike."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+
+def take_turns(candidates: dict[str, Callable[[], object]], repeats: int = 7) -> dict[str, float]:
+    """The median seconds of each candidate over interleaved repeats, after one round to warm up."""
+    times: dict[str, list[float]] = {name: [] for name in candidates}
+    for turn in range(repeats + 1):
+        for name, candidate in candidates.items():
+            start = time.perf_counter()
+            candidate()
+            if turn:
+                times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def print_ratios(seconds: dict[str, float], reference: str) -> None:
+    """A table of milliseconds and of ratios to one of the candidates."""
+    width = max(map(len, seconds))
+    for name, value in seconds.items():
+        print(f"{name:{width}}  {1000 * value:10.2f} ms  {value / seconds[reference]:6.2f} x")

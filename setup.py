@@ -1,0 +1,66 @@
+"""Package definition. Tool settings live in pyproject.toml, tested versions in constraints.txt."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+)"', (HERE / "sonosco_like" / "version.py").read_text())[1]
+
+EXTRAS = {
+    "bpe": ["sentencepiece>=0.2"],
+    "decode": ["flashlight-text>=0.0.7"],
+    "remote": ["fsspec>=2024.2"],
+    "serve": ["fastapi>=0.110", "uvicorn>=0.29"],
+    "export": ["onnx>=1.16", "onnxruntime>=1.17"],
+    "wandb": ["wandb>=0.17"],
+    "mlflow": ["mlflow-skinny>=2.14"],
+    "docs": ["mkdocs>=1.6"],
+    "bench": ["lhotse>=1.24", "urllib3", "threadpoolctl>=3"],
+    "dev": [
+        "hypothesis>=6.100",
+        "jsonschema>=4.21",
+        "kaldi-native-fbank>=1.20",
+        "mypy>=1.10",
+        "pytest>=8",
+        "pytest-xdist>=3.5",
+        "ruff>=0.6",
+        "tensorboard>=2.16",
+        "types-PyYAML",
+    ],
+}
+
+setup(
+    name="sonosco_like",
+    version=VERSION,
+    description="Train speech recognisers from one YAML file, and resume them bit for bit.",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.10",
+    packages=find_packages(include=["sonosco_like", "sonosco_like.*"]),
+    package_data={"sonosco_like": ["py.typed"]},
+    install_requires=[
+        "click>=8.1",
+        "espeakng-loader>=0.2.4",
+        "jiwer>=4",
+        "librosa>=0.10",
+        "matplotlib>=3.8",
+        "numpy>=1.26",
+        "pyarrow>=15",
+        "pyyaml>=6",
+        "rapidfuzz>=3.6",
+        "rich>=13",
+        "safetensors>=0.4.3",
+        "scipy>=1.10",
+        "soundfile>=0.12",
+        "soxr>=0.3.7",
+        "tensorboardX>=2.6",
+        "torch>=2.4",
+        "torchaudio>=2.4",
+        "typing_extensions>=4.9",
+    ],
+    extras_require=EXTRAS,
+    entry_points={"console_scripts": ["sonosco = sonosco_like.cli:main"]},
+)

@@ -1,0 +1,68 @@
+"""What all callbacks that write down a run have in common: where they write, and what they can write."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeAlias
+
+from sonosco_like.errors import UsageError
+from sonosco_like.events import AbstractCallback, Moment
+from sonosco_like.serialization import serializable
+
+Plain: TypeAlias = "bool | int | float | str"
+
+
+@serializable
+class Destination(AbstractCallback, ABC):
+    """Hears what is logged, and writes it down somewhere. Only the first process of a distributed run writes."""
+
+    ranks: list[int] | None = field(default_factory=lambda: [0])
+
+    @abstractmethod
+    def on_log(self, moment: Moment) -> None:
+        """Write down `moment.args["values"]`, as of `epoch` and `step`."""
+
+
+@serializable
+class WritesFiles(AbstractCallback, ABC):
+    """Writes to a place in the folder of the run.
+
+    `path` is that place. `folder` stands in for the folder of the run when a trainer is used without an experiment. Of
+    two callbacks with one path the second writes beside the first: `metrics.jsonl`, `metrics-2.jsonl`.
+    """
+
+    path: str
+    folder: Path = Path()
+    ranks: list[int] | None = field(default_factory=lambda: [0])
+
+    def __post_init__(self) -> None:
+        place = PurePosixPath(self.path)
+        if not self.path or place.is_absolute() or ".." in place.parts:
+            raise UsageError(f"`path` must be a place inside the folder of the run, got {self.path!r}.")
+
+    def place(self, context: Any) -> Path:
+        """Where this callback writes in this run."""
+        folder = Path(context.experiment.folder) if context.experiment is not None else self.folder
+        alike = [other for other in context.callbacks if isinstance(other, WritesFiles) and other.path == self.path]
+        number = next((position for position, other in enumerate(alike) if other is self), 0)
+        path = folder / self.path
+        return path.with_name(f"{path.stem}-{number + 1}{path.suffix}") if number else path
+
+
+def plain_values(values: Mapping[str, Any]) -> dict[str, Plain]:
+    """The numbers and texts among logged values; pictures and tensors are for destinations that can show them."""
+    plain: dict[str, Plain] = {}
+    for name, value in values.items():
+        if getattr(value, "ndim", None) == 0:
+            value = value.item()
+        if isinstance(value, (bool, int, float, str)):
+            plain[name] = value
+    return plain
+
+
+def numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers among logged values."""
+    return {name: float(value) for name, value in plain_values(values).items() if not isinstance(value, str)}

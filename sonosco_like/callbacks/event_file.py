@@ -1,0 +1,87 @@
+"""TensorBoard's event files: one record after another, each of which can be cut off again.
+
+tensorboardX makes the records. Its writers are not used, because they write from a thread of their own: what is in the
+file would not be known when a checkpoint is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tensorboardX import summary
+from tensorboardX.proto.event_pb2 import Event as Record
+from tensorboardX.proto.event_pb2 import SessionLog
+from tensorboardX.record_writer import masked_crc32c
+from tensorboardX.utils import figure_to_image
+from torch import Tensor
+
+from sonosco_like.callbacks.media import Audio, Image
+
+_VERSION = "brain.Event:2"
+_BINS = 64
+
+
+class EventFile:
+    """A new event file that is written at once, so that its size says what is in it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("xb")
+        self._write(Record(wall_time=time.time(), file_version=_VERSION))
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self._file.tell()
+
+    def forget_from(self, step: int) -> None:
+        """Tell a TensorBoard that has read further already to forget this step and all after it."""
+        start = SessionLog(status=SessionLog.START)
+        self._write(Record(wall_time=time.time(), step=step, session_log=start))
+
+    def add(self, content: Any, step: int) -> None:
+        """Write a summary as of a step."""
+        self._write(Record(wall_time=time.time(), step=step, summary=content))
+
+    def flush(self, to_disk: bool = False) -> None:
+        """Hand over to the operating system what was written, or to the disk itself."""
+        self._file.flush()
+        if to_disk:
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._file.close()
+
+    def _write(self, record: Any) -> None:
+        content = record.SerializeToString()
+        length = struct.pack("<Q", len(content))
+        self._file.write(length + struct.pack("<I", masked_crc32c(length)))
+        self._file.write(content + struct.pack("<I", masked_crc32c(content)))
+
+
+def summary_of(tag: str, value: Any) -> Any | None:
+    """A logged value as TensorBoard shows it; None for what it cannot show."""
+    if isinstance(value, str):
+        return summary.text(tag, value)
+    if isinstance(value, Image):
+        return summary.image(tag, value.pixels_HWC, dataformats="HWC")
+    if isinstance(value, Audio):
+        return summary.audio(tag, value.samples_N.clamp(-1, 1), value.sample_rate)
+    if hasattr(value, "savefig"):
+        return summary.image(tag, figure_to_image(value), dataformats="CHW")
+    if isinstance(value, (bool, int, float)) or getattr(value, "ndim", None) == 0:
+        return summary.scalar(tag, float(value))
+    if isinstance(value, (Tensor, np.ndarray)):
+        return _histogram(tag, value)
+    return None
+
+
+def _histogram(tag: str, value: Tensor | np.ndarray[Any, Any]) -> Any | None:
+    array = value.detach().cpu().float().numpy() if isinstance(value, Tensor) else value
+    finite = array[np.isfinite(array)]
+    return summary.histogram(tag, finite, _BINS) if finite.size else None

@@ -1,0 +1,163 @@
+"""The history of a run as pictures."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from sonosco_like.callbacks.curves import KeepsCurves, ThinCurve
+from sonosco_like.callbacks.destinations.destination import WritesFiles
+from sonosco_like.callbacks.directions import lower_is_better
+from sonosco_like.callbacks.intervals import Every
+from sonosco_like.callbacks.naming import TRAINING, families_of, family_and_set, is_rate, short_name, shown
+from sonosco_like.errors import UsageError
+from sonosco_like.events import Moment
+from sonosco_like.serialization import serializable
+
+logger = logging.getLogger(__name__)
+
+_PANEL = (5.6, 3.4)  # inches
+_FEW, _MANY = 40, 400  # points of a curve: few are shown one by one, of many only the course
+_GREY, _COLOURS = "#7a869a", ("#1f6feb", "#d1480f", "#1a7f37", "#8250df", "#bf8700", "#cf222e")
+
+
+@serializable
+class HistoryPlots(WritesFiles, KeepsCurves):
+    """Draws everything that is logged: one panel per measure, training and validation in it, the best value marked.
+
+    The picture `history` in each of `formats` is drawn when the training ends or fails and, if `every` is given, every
+    so often; `draw(context)` draws it at any moment. LogMeasures and the like say what is logged.
+    """
+
+    path: str = "plots"
+    formats: list[Literal["png", "pdf", "svg"]] = field(default_factory=lambda: ["png"])
+    every: str | None = None
+
+    def __post_init__(self) -> None:
+        WritesFiles.__post_init__(self)
+        KeepsCurves.__post_init__(self)
+        self._every = Every(self.every) if self.every is not None else None
+
+    def on_batch_end(self, moment: Moment) -> None:
+        """Draw if it is time."""
+        if self._every is not None and self._every.after_batch(moment.context):
+            self.draw(moment.context)
+
+    def on_epoch_end(self, moment: Moment) -> None:
+        """Draw if it is time."""
+        if self._every is not None and self._every.after_epoch(moment.context):
+            self.draw(moment.context)
+
+    def on_training_end(self, moment: Moment) -> None:
+        """Draw the whole run."""
+        self.draw(moment.context)
+
+    def on_error(self, moment: Moment) -> None:
+        """Draw how it came to this."""
+        if self.curves:
+            self.draw(moment.context)
+
+    def draw(self, context: Any) -> None:
+        """Draw what was logged so far."""
+        if not self.curves:
+            logger.warning("HistoryPlots has nothing to draw: nothing was logged. LogMeasures logs the measures.")
+            return
+        folder = self.place(context)
+        folder.mkdir(parents=True, exist_ok=True)
+        figure = history_figure(self.curves, context)
+        for form in self.formats:
+            figure.savefig(folder / f"history.{form}", dpi=150)
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Curves that are read against each other, by what they are called in the legend."""
+
+    title: str
+    curves: dict[str, tuple[str, ThinCurve]]
+
+
+def history_figure(curves: Mapping[str, ThinCurve], context: Any) -> Figure:
+    """All curves of a run, by their names as logged, on one page."""
+    panels = panels_of(curves, context)
+    columns = 1 if len(panels) == 1 else 2 if len(panels) <= 6 else 3
+    rows = math.ceil(len(panels) / columns)
+    figure = Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows), layout="constrained")
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    last_step = max(curve.steps[-1] for curve in curves.values())
+    for panel, place in zip(panels, axes, strict=False):
+        _draw(panel, place, context)
+        place.set_xlim(0, max(1, last_step) * 1.02)
+    for place in axes[len(panels) :]:
+        place.set_axis_off()
+    return figure
+
+
+def panels_of(curves: Mapping[str, ThinCurve], context: Any) -> list[Panel]:
+    """The loss and the metrics first, each with all its sets of data; then values that stand for themselves."""
+    families = families_of(context)
+    order = ["loss", *(name for name in families if name not in ("loss", "gradient_norm")), "gradient_norm"]
+    panels: dict[str, Panel] = {name: Panel(name, {}) for name in order}
+    for name, curve in curves.items():
+        family, label = family_and_set(name, families) or _group(name)
+        panels.setdefault(family, Panel(family, {})).curves[label] = (name, curve)
+    return [panel for panel in panels.values() if panel.curves]
+
+
+def _group(name: str) -> tuple[str, str]:
+    """`memory/peak` and `memory/now` are drawn together; `learning_rate` by itself."""
+    group, mark, label = name.rpartition("/")
+    return (group, label) if mark else (name, "")
+
+
+def _draw(panel: Panel, axes: Axes, context: Any) -> None:
+    colours = iter(_COLOURS * len(panel.curves))
+    for label, (name, curve) in sorted(panel.curves.items(), key=lambda item: item[0] != TRAINING):
+        colour = _GREY if label == TRAINING and len(panel.curves) > 1 else next(colours)
+        dot = "o" if len(curve) <= _FEW else None
+        width = 0.7 if len(curve) > _MANY else 1.6
+        axes.plot(curve.steps, curve.values, color=colour, label=label, linewidth=width, marker=dot, markersize=3)
+        if label != TRAINING:
+            _mark_best(name, curve, axes, colour, context)
+    _dress(panel, axes)
+
+
+def _mark_best(name: str, curve: ThinCurve, axes: Axes, colour: str, context: Any) -> None:
+    best = best_of(name, curve, context)
+    if best is not None:
+        step, value = best
+        axes.plot([step], [value], "o", markersize=7, markerfacecolor="white", markeredgecolor=colour, zorder=3)
+        axes.set_title(f"best {shown(name, value)} at step {step}", loc="right", fontsize=8, color=colour)
+
+
+def best_of(name: str, curve: ThinCurve, context: Any) -> tuple[int, float] | None:
+    """The step and value at which a curve was best; None if nobody said which way is better."""
+    try:
+        value, step = curve.lowest if lower_is_better(name, context) else curve.highest
+    except UsageError:
+        return None
+    return None if step < 0 else (step, value)
+
+
+def _dress(panel: Panel, axes: Axes) -> None:
+    title = short_name(panel.title)
+    axes.set_title(title.upper() if title != panel.title else title.replace("_", " "), loc="left", fontsize=10,
+                   fontweight="bold")  # fmt: skip
+    axes.set_xlabel("step", fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=7))
+    axes.grid(True, color="#e5e7eb", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    if is_rate(panel.title):
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+        axes.set_ylim(bottom=0.0)
+    if not {"", TRAINING} >= panel.curves.keys():
+        axes.legend(fontsize=8, frameon=False)

@@ -1,0 +1,48 @@
+"""The config of a run, for whoever shows it: as text, and as a flat table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from sonosco_like.callbacks.destinations.destination import Plain
+from sonosco_like.errors import ConfigError
+from sonosco_like.serialization import dumps
+from sonosco_like.serialization.document import parse
+from sonosco_like.serialization.scalars import BOOL, FLOAT, INT, NULL, kind_of, read_float, read_int
+
+_LEFT_OUT = ("callbacks",)  # they watch a run; what is learned does not depend on them
+_READ: dict[str, Callable[[str], Plain]] = {INT: read_int, FLOAT: read_float, BOOL: lambda text: text.lower() == "true"}
+
+
+def config_text(context: Any) -> str | None:
+    """The YAML of the run: the file in its folder, else that of the trainer; None if it has parts without a YAML."""
+    if context.experiment is not None:
+        file = Path(context.experiment.folder) / "config.yaml"
+        if file.exists():
+            return file.read_text(encoding="utf-8")
+    try:
+        return dumps(context, state=False)
+    except ConfigError:
+        return None
+
+
+def hyperparameters(text: str) -> dict[str, Plain]:
+    """The numbers, texts and truth values of a config by their path, `optimizer.lr`."""
+    return dict(_flat(parse(text, "config"), ()))
+
+
+def _flat(node: Node, path: tuple[str, ...]) -> Iterator[tuple[str, Plain]]:
+    if isinstance(node, MappingNode):
+        for key, value in node.value:
+            if key.value not in _LEFT_OUT:
+                yield from _flat(value, (*path, key.value))
+    elif isinstance(node, SequenceNode):
+        for place, item in enumerate(node.value):
+            yield from _flat(item, (*path, str(place)))
+    elif isinstance(node, ScalarNode) and kind_of(node) != NULL:
+        convert = _READ.get(kind_of(node), str)
+        yield ".".join(path), convert(node.value)

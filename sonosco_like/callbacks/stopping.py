@@ -1,0 +1,153 @@
+"""Callbacks that end a training: because it is good enough, because it no longer improves, or because it is lost."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+from sonosco_like.callbacks.directions import improves, lower_is_better
+from sonosco_like.callbacks.watching import Watcher
+from sonosco_like.errors import UsageError
+from sonosco_like.events import AbstractCallback, Moment, Stop
+from sonosco_like.metrics import Judged, needs_of
+from sonosco_like.serialization import serializable, state
+
+logger = logging.getLogger(__name__)
+
+
+@serializable
+class EarlyStopping(Watcher):
+    """Ends the training when the measure `monitor` no longer improves.
+
+    An evaluation improves if it is better than the best one so far by more than `min_delta`; which way is better is
+    declared by the metric. After `patience` evaluations in a row that do not, the training stops. A number that is not
+    finite never improves.
+    """
+
+    min_delta: float = 0.0
+    patience: int = 5
+    best: float | None = state(None)
+    best_step: int = state(0)
+    waited: int = state(0)
+
+    def __post_init__(self) -> None:
+        if self.patience < 1 or self.min_delta < 0:
+            raise UsageError(
+                f"`patience` must be at least 1 evaluation and `min_delta` not negative, "
+                f"got {self.patience} and {self.min_delta}."
+            )
+
+    def evaluated(self, value: float, context: Any) -> None:
+        """Count evaluations without an improvement."""
+        if improves(value, self.best, lower_is_better(self.monitor, context), self.min_delta):
+            self.best, self.best_step, self.waited = value, context.global_step, 0
+            return
+        self.waited += 1
+        if self.waited >= self.patience:
+            best = "never was a number" if self.best is None else f"was best at step {self.best_step}: {self.best:.6g}"
+            raise Stop(f"{self.monitor} {best}, and has not improved in {self.waited} evaluations since")
+
+
+@serializable
+class ThresholdStopper(Watcher):
+    """Ends the training when the measure `monitor` is as good as `threshold`, or better.
+
+    Which way is better is declared by the metric.
+    """
+
+    threshold: float = 0.0
+
+    def evaluated(self, value: float, context: Any) -> None:
+        """Compare with the threshold, in the direction of the metric."""
+        reached = value <= self.threshold if lower_is_better(self.monitor, context) else value >= self.threshold
+        if reached:
+            raise Stop(f"{self.monitor} is {value:.6g} and so has reached the threshold {self.threshold:g}")
+
+
+@serializable
+class TerminateOnNaN(AbstractCallback):
+    """Ends the training when the loss of a batch is NaN or infinite, before that loss can reach the weights.
+
+    The utterances of the batch are named. Looking at the loss of every batch waits for the device. It hears after
+    callbacks of a lower `order`, which may replace a loss.
+    """
+
+    order: int = 100
+
+    def on_loss_end(self, moment: Moment) -> None:
+        """Look at the loss of this batch."""
+        if moment.error is not None:
+            return
+        loss = float(moment.result.detach())
+        if not math.isfinite(loss):
+            raise Stop(f"the loss is {loss} on {_whose(moment.args.get('batch'))}")
+
+
+@serializable
+class AllPredictionsSame(AbstractCallback):
+    """Ends the training when the model has collapsed: all it hears in a whole validation is one text, or nothing.
+
+    Many recognisers hear nothing at all in their first validations, so it takes `patience` such validations in a row.
+    With `stop: false` it warns each time instead of stopping. It reads what was decoded for a metric of the trainer.
+    """
+
+    patience: int = 5
+    stop: bool = True
+    in_a_row: int = state(0)
+
+    def __post_init__(self) -> None:
+        if self.patience < 1:
+            raise UsageError(f"`patience` must be at least 1 validation, got {self.patience}.")
+        self._forget()
+
+    def on_attach(self, moment: Moment) -> None:
+        """Refuse a run in which nothing is decoded."""
+        if moment.context.val_data_loader is None or "hypotheses" not in needs_of(moment.context.metrics):
+            raise UsageError(
+                "AllPredictionsSame reads decoded text, and this run decodes none: "
+                "give the trainer a `val_data_loader` and a metric that reads text, such as word_error_rate."
+            )
+
+    def on_validation_start(self, moment: Moment) -> None:
+        """Begin with no texts."""
+        self._forget()
+
+    def on_validation_batch_start(self, moment: Moment) -> None:
+        """What is predicted now is for the validation, and not for somebody who evaluates on the side."""
+        self._validating = True
+
+    def on_prediction_end(self, moment: Moment) -> None:
+        """Take in the texts of one batch."""
+        judged: Judged = moment.result
+        if self._validating:
+            self._heard.update(judged.hypotheses)
+            self._said.update(judged.references)
+            self._validating = False
+
+    def on_validation_end(self, moment: Moment) -> None:
+        """Judge the texts of the whole validation; where all utterances say the same, one text is right."""
+        if moment.error is not None or not self._said:
+            return
+        same = self._heard == {""} or (len(self._heard - {""}) <= 1 and len(self._said) > 1)
+        text = max(self._heard)
+        self._forget()
+        self.in_a_row = self.in_a_row + 1 if same else 0
+        if self.in_a_row >= self.patience:
+            self._act(f"all that the model hears is {text!r}, in {self.in_a_row} validations in a row")
+
+    def _act(self, finding: str) -> None:
+        if self.stop:
+            raise Stop(finding)
+        logger.warning("Collapsed: %s.", finding)
+
+    def _forget(self) -> None:
+        self._validating = False
+        self._heard: set[str] = set()
+        self._said: set[str] = set()
+
+
+def _whose(batch: Any) -> str:
+    """The utterances of a batch, for messages."""
+    ids = getattr(batch, "ids", None)
+    return f"the utterances {', '.join(ids)}" if ids else "this batch"

@@ -1,0 +1,109 @@
+"""The run in TensorBoard."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from tensorboardX import summary
+
+from sonosco_like.callbacks.destinations.destination import Destination, WritesFiles
+from sonosco_like.callbacks.event_file import EventFile, summary_of
+from sonosco_like.callbacks.naming import families_of, tag_of
+from sonosco_like.callbacks.run_config import config_text, hyperparameters
+from sonosco_like.events import Moment
+from sonosco_like.serialization import serializable, state
+
+_SUFFIX = ".sonosco"  # marks the files that are this callback's to cut and delete
+
+
+@serializable
+class TensorBoardCallback(WritesFiles, Destination):
+    """Writes everything that is logged to TensorBoard, at the global step.
+
+    Measures stand together as `loss/train`, `loss/val`, `wer/val`; other values under their own names. Numbers become
+    curves; texts, figures, `Image`, `Audio` and tensors (as histograms) are shown as what they are. The config is there
+    as text and as hyperparameters. LogMeasures, LRMonitor and the like say what is logged.
+
+    Every start of a run writes a new file. The state knows how much of each file belongs to it: a resumed run cuts off
+    what a lost run wrote after the checkpoint, so that no point is there twice and none is missing.
+    """
+
+    path: str = "tensorboard"
+    sizes: dict[str, int] = state({})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._file: EventFile | None = None
+        self._name = ""
+
+    def on_attach(self, moment: Moment) -> None:
+        """Drop what was written after the state that is continued from, and begin a new file."""
+        if self._file is not None:
+            return
+        context = moment.context
+        folder = self.place(context)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._drop_what_was_lost(folder)
+        is_new = not self.sizes
+        self._name = _free_name(folder)
+        self._file = EventFile(folder / self._name)
+        self._file.forget_from(context.global_step + 1 if context.global_step else 0)
+        if is_new:
+            self._describe(context)
+        self._written()
+
+    def on_log(self, moment: Moment) -> None:
+        if self._file is None:
+            return
+        families = families_of(moment.context)
+        for name, value in moment.args["values"].items():
+            content = summary_of(tag_of(name, families), value)
+            if content is not None:
+                self._file.add(content, moment.args["step"])
+        self._written()
+
+    def on_checkpoint_start(self, moment: Moment) -> None:
+        """A checkpoint that survives a power failure must not know of points that do not."""
+        if self._file is not None:
+            self._file.flush(to_disk=True)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _written(self) -> None:
+        assert self._file is not None
+        self._file.flush()
+        self.sizes = {**self.sizes, self._name: self._file.size}
+
+    def _drop_what_was_lost(self, folder: Path) -> None:
+        for file in folder.glob(f"*.tfevents.*{_SUFFIX}"):
+            if file.name not in self.sizes:
+                file.unlink()
+            elif file.stat().st_size > self.sizes[file.name]:
+                os.truncate(file, self.sizes[file.name])
+
+    def _describe(self, context: Any) -> None:
+        text = config_text(context)
+        if text is None or self._file is None:
+            return
+        as_code = "\n".join(f"    {line}" for line in text.splitlines())
+        self._file.add(summary.text("config", as_code), 0)
+        sets = ["", "val_"] if context.val_data_loader is not None else [""]
+        families = families_of(context)
+        measured = [tag_of(kind + family, families) for kind in sets for family in families]
+        for content in summary.hparams(hyperparameters(text), dict.fromkeys(measured))[:2]:
+            self._file.add(content, 0)
+
+
+def _free_name(folder: Path) -> str:
+    """A name that TensorBoard sorts after those that are there."""
+    stamp = int(time.time())
+    taken = {file.name for file in folder.iterdir()}
+    while (name := f"events.out.tfevents.{stamp:010d}{_SUFFIX}") in taken:
+        stamp += 1
+    return name

@@ -1,0 +1,94 @@
+"""The command line. Each command lives in its own module and imports what is heavy only when it runs."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from sonosco_like.errors import ConfigError, SonoscoError, StorageError
+from sonosco_like.version import __version__
+
+DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+
+_COMMANDS = {name: name.replace("-", "_") for name in ("data", "diff", "resume", "schema", "train", "verify-resume")}
+
+
+class _LazyGroup(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"{__name__}.{_COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        from sonosco_like.errors import did_you_mean
+
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"There is no command {args[0]!r}{did_you_mean(args[0], _COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="sonosco")
+@click.option("--debug", is_flag=True, help="Show the Python traceback of an error.")
+@click.pass_context
+def sonosco(context: click.Context, debug: bool) -> None:
+    """Train speech recognisers from one YAML file, and resume them bit for bit.
+
+    \b
+    Examples:
+      sonosco data synth corpus --minutes 30   make a corpus of spoken digits
+      sonosco data stats corpus/train.jsonl    look at it
+      sonosco schema > sonosco.schema.json     let your editor complete configs
+    """
+    context.obj = {"debug": debug}
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run a command and exit: 0 done, 1 failed, 2 wrong usage or config, 130 interrupted."""
+    sys.exit(run(list(sys.argv[1:] if args is None else args)))
+
+
+def run(args: list[str]) -> int:
+    """Run a command; what goes wrong is said in a line or two, with a traceback only after `--debug`."""
+    try:
+        result = sonosco.main(args, prog_name="sonosco", standalone_mode=False)
+        return result if isinstance(result, int) else DONE
+    except click.ClickException as error:
+        error.show()
+        return WRONG_USAGE
+    except click.exceptions.Abort:
+        click.echo("Interrupted.", err=True)
+        return INTERRUPTED
+    except Exception as error:
+        if "--debug" in args:
+            traceback.print_exc()
+        else:
+            click.echo(_message(error), err=True)
+        return _exit_code(error)
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, ConfigError):
+        many = len(error.problems) > 1
+        head = f"{len(error.problems)} problems:\n" if many else ""
+        return f"Error: {head}{error}"
+    if isinstance(error, SonoscoError):
+        return f"Error: {error}"
+    kind = type(error).__name__
+    return f"Error: {kind}: {error}\nThis should not have happened. `sonosco --debug ...` shows where it did."
+
+
+def _exit_code(error: Exception) -> int:
+    return WRONG_USAGE if isinstance(error, SonoscoError) and not isinstance(error, StorageError) else FAILED

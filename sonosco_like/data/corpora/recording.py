@@ -1,0 +1,115 @@
+"""How a synthetic speaker is recorded: room, microphone, background noise and loudness, all drawn from a generator.
+
+A recogniser that only ever heard a clean voice synthesiser learns the synthesiser; one that heard it through many
+rooms and microphones also understands people.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from sonosco_like.errors import DataError
+
+SAMPLE_RATE = 16_000
+Samples = NDArray[np.float32]
+_TAPS = 512  # length of a microphone's filter
+_LOUDEST = 0.95  # of full scale; nothing clips
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One speaker's room and microphone. `noise_ratio` is the noise's level relative to the speech."""
+
+    response: Samples
+    noise_response: Samples
+    noise_ratio: float
+    level: float
+
+    def record(self, voice: Samples, random: Generator) -> NDArray[np.int16]:
+        """A voice as the microphone heard it, of the same length, as 16-bit samples."""
+        noise = random.standard_normal(len(voice), np.float32) * np.float32(self.noise_ratio)
+        heard = _convolve(voice / _loudness(voice), self.response) + _convolve(noise, self.noise_response)
+        heard *= min(self.level, _LOUDEST / float(np.abs(heard).max()))
+        samples: NDArray[np.int16] = np.rint(heard * np.iinfo(np.int16).max).astype(np.int16)
+        return samples
+
+
+def draw_recording(random: Generator, variety: float) -> Recording:
+    """A room and microphone; `variety` 0 is always the same quiet studio, 1 anything from there to a bad telephone."""
+    room, microphone = _room(random, variety), _microphone(random, variety)
+    return Recording(
+        response=_unit(_convolve(np.pad(room, (0, _TAPS)), microphone)),
+        noise_response=_unit(_tilted(random.uniform(-9.0, 0.0))),
+        noise_ratio=_from_decibel(-60.0 + variety * random.uniform(0.0, 42.0)),
+        level=_from_decibel(-23.0 + variety * random.uniform(-14.0, 6.0)),
+    )
+
+
+def _room(random: Generator, variety: float) -> Samples:
+    """An impulse, and after it an exponentially decaying noise: the simplest room there is."""
+    seconds_to_60_decibel = random.uniform(0.08, 0.6)
+    reverberation = variety * _from_decibel(random.uniform(-24.0, 0.0))
+    times = np.arange(int(seconds_to_60_decibel * SAMPLE_RATE)) / SAMPLE_RATE
+    tail = random.standard_normal(len(times)) * np.exp(-6.9 * times / seconds_to_60_decibel)
+    delay = int(random.uniform(0.001, 0.01) * SAMPLE_RATE)
+    room = np.concatenate([np.zeros(delay), tail * reverberation / np.sqrt(np.sum(tail**2))])
+    room[0] = 1.0
+    return room.astype(np.float32)
+
+
+def _microphone(random: Generator, variety: float) -> Samples:
+    """A linear-phase filter with a smooth random response; about one in four hears only the telephone band."""
+    bands = np.array([0.0, 60.0, 150.0, 400.0, 1000.0, 2500.0, 5000.0, 8000.0])
+    gains = random.normal(0.0, 4.0, len(bands))
+    gains[0] = -40.0  # no microphone hears a constant pressure
+    if random.random() < 0.25:
+        gains += np.array([-30.0, -24.0, -6.0, 0.0, 0.0, 0.0, -20.0, -30.0])
+    return _filter(bands, variety * gains)
+
+
+def _tilted(decibel_per_octave: float) -> Samples:
+    bands = np.array([0.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 3840.0, 8000.0])
+    octaves = np.log2(np.maximum(bands, 60.0) / 60.0)
+    return _filter(bands, decibel_per_octave * octaves)
+
+
+def _filter(bands: NDArray[np.float64], gains: NDArray[np.float64]) -> Samples:
+    """A filter with these gains in decibel at these frequencies, straight lines between them."""
+    frequencies = np.linspace(0.0, SAMPLE_RATE / 2, _TAPS // 2 + 1)
+    magnitude = 10.0 ** (np.interp(frequencies, bands, gains) / 20.0)
+    taps = np.roll(np.fft.irfft(magnitude), _TAPS // 2) * np.hanning(_TAPS)
+    return taps.astype(np.float32)
+
+
+def _convolve(samples: Samples, response: Samples) -> Samples:
+    """The samples through a filter, as long as they were."""
+    size = _quick_size(len(samples) + len(response) - 1)
+    spectrum = np.fft.rfft(samples, size) * np.fft.rfft(response, size)
+    return np.fft.irfft(spectrum, size)[: len(samples)].astype(np.float32)
+
+
+def _quick_size(size: int) -> int:
+    """The next size for which a Fourier transform is quick: a power of two, or a small odd number times one."""
+    return min(odd << max(0, (-(-size // odd) - 1).bit_length()) for odd in (1, 3, 5, 9, 15))
+
+
+def _unit(response: Samples) -> Samples:
+    """The same filter with the energy of an impulse."""
+    scaled: Samples = response / np.sqrt(np.sum(response**2))
+    return scaled
+
+
+def _loudness(samples: Samples) -> float:
+    """Root mean square of the parts in which somebody speaks."""
+    active = samples[np.abs(samples) > 0.05 * np.abs(samples).max()]
+    if len(active) == 0:
+        raise DataError("A synthetic recording came out silent; this voice cannot say that text.")
+    return float(np.sqrt(np.mean(active**2)))
+
+
+def _from_decibel(value: float) -> float:
+    return float(10.0 ** (value / 20.0))

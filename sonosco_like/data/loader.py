@@ -1,0 +1,220 @@
+"""The loader: batches in the order of the plan, from any position, by any number of workers."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import warnings
+import weakref
+import zlib
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from sonosco_like.data.dataset import AudioDataset, Fetched
+from sonosco_like.data.sampling import BatchPlan, BucketSampler
+from sonosco_like.data.workers import (
+    begin_worker,
+    dismiss,
+    explained,
+    hear_of_dead_workers,
+    one_thread,
+    signals_held,
+    start_method,
+)
+from sonosco_like.errors import DataError, SonoscoError, UsageError
+from sonosco_like.records import Batch
+from sonosco_like.serialization import serializable
+
+logger = logging.getLogger(__name__)
+
+
+@serializable
+class AudioDataLoader:
+    """Batches of a dataset, epoch by epoch.
+
+    `iter(loader)` begins at `position`, which counts the batches handed out in this epoch, never those that workers
+    have prepared; a batch of which nothing could be used counts, though it is not handed out. At the end of a pass the
+    position is 0 again, and the epoch stays until `set_epoch` changes it.
+    """
+
+    dataset: AudioDataset
+    sampler: BucketSampler
+    seed: int = 0
+    num_workers: int = 0
+    prefetch: int = 2
+    pin_memory: bool = False
+
+    def __post_init__(self) -> None:
+        if self.num_workers < 0 or self.prefetch < 1 or self.seed < 0:
+            raise UsageError(
+                f"`num_workers` and `seed` must not be negative and `prefetch` must be at least 1, "
+                f"got {self.num_workers}, {self.seed} and {self.prefetch}."
+            )
+        self.epoch = 0
+        self.position = 0
+        self.rank, self.world_size = 0, 1
+        self._met: dict[str, str] = {}
+        self._plan: tuple[tuple[int, int, int], BatchPlan] | None = None
+        self._saved_data: str | None = None
+
+    def __len__(self) -> int:
+        """Batches of an epoch for this rank."""
+        return len(self.plan)
+
+    @property
+    def plan(self) -> BatchPlan:
+        """The batches of the current epoch for this rank, as indices into `dataset.usable`."""
+        wanted = (self.epoch, self.rank, self.world_size)
+        if self._plan is None or self._plan[0] != wanted:
+            plan = self.sampler.plan(self.dataset.durations, self.seed, *wanted)
+            if len(plan) == 0:
+                raise DataError(
+                    f"{self.dataset.manifest} has {len(plan.left_out)} usable utterances, too few for "
+                    f"{self.world_size} processes. Use fewer of them."
+                )
+            self._plan = wanted, plan
+        return self._plan[1]
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """Utterances that could not be used so far, id to reason; those of a wrong length from the beginning."""
+        return {**self.dataset.excluded, **self._met}
+
+    def distribute(self, rank: int, world_size: int) -> None:
+        """Say which part of each epoch is this process's."""
+        if not 0 <= rank < world_size:
+            raise UsageError(f"`rank` must be one of 0 to world_size - 1, got {rank} of {world_size}.")
+        self.rank, self.world_size = rank, world_size
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the beginning of an epoch; within the current epoch the position stays."""
+        if epoch != self.epoch:
+            self.epoch, self.position = epoch, 0
+
+    def seek(self, position: int) -> None:
+        """Go to a batch of the current epoch; the cost does not depend on which."""
+        if position < 0:
+            raise UsageError(f"A position counts batches and cannot be {position}.")
+        self.position = position
+
+    def report(self) -> str:
+        """A line for people: hours, batches, padding, what is left out."""
+        excluded = f"; {len(self.dataset.excluded)} left out for their length" if self.dataset.excluded else ""
+        return f"{self.dataset.manifest}: {self.plan.report()}{excluded}"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where we are, and what was skipped on the way."""
+        data = self._data_mark() if self._plan else self._saved_data
+        return {"epoch": self.epoch, "position": self.position, "data": data, "skipped": dict(self._met)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go where a `state_dict` says; what is known to be unusable stays known."""
+        self.epoch, self.position = int(state["epoch"]), int(state["position"])
+        self._saved_data = state.get("data")
+        self._met.update(state.get("skipped", {}))
+
+    def __iter__(self) -> Iterator[Batch]:
+        self.dataset.prepare()
+        self._warn_of_changed_data()
+        positions = range(self.position, len(self.plan))
+        batches = self._serve(positions, self._fetches(positions))
+        if self.num_workers:
+            hear_of_dead_workers()
+            _close_at_exit(batches)
+        return batches
+
+    def _serve(self, positions: range, fetches: Iterator[Fetched | SonoscoError]) -> Generator[Batch, None, None]:
+        try:
+            for position in positions:
+                with explained():
+                    fetched = next(fetches)
+                if isinstance(fetched, SonoscoError):
+                    raise fetched
+                self.position = position + 1
+                self._note(fetched)
+                if fetched.batch is not None:
+                    yield fetched.batch
+            self.position = 0
+        finally:
+            dismiss(fetches)
+
+    def _fetches(self, positions: range) -> Iterator[Fetched | SonoscoError]:
+        """What the workers make of the batches at these positions, in order; without workers, made when asked for."""
+        options: dict[str, Any] = {}
+        if self.num_workers:
+            options = {
+                "num_workers": self.num_workers,
+                "prefetch_factor": self.prefetch,
+                "multiprocessing_context": start_method(),
+                "worker_init_fn": begin_worker,
+            }
+        with warnings.catch_warnings():  # more workers than processors is for the user to decide: they wait for disks
+            warnings.filterwarnings("ignore", "This DataLoader will create")
+            loader: DataLoader[Fetched | SonoscoError] = DataLoader(
+                _Fetching(self.dataset, self.plan, self.seed, self.epoch),
+                batch_size=None,
+                sampler=positions,
+                collate_fn=_as_it_is,
+                pin_memory=self.pin_memory and torch.cuda.is_available(),
+                generator=torch.Generator(),  # else the global generator would be drawn from
+                **options,
+            )
+            with signals_held():
+                return iter(loader)
+
+    def _note(self, fetched: Fetched) -> None:
+        new = {name: reason for name, reason in fetched.skipped.items() if name not in self._met}
+        for reason in new.values():
+            logger.warning("Skipped: %s", reason)
+        self._met.update(new)
+        if self.num_workers:  # the workers counted in their own copies
+            if self.dataset.cleaner:
+                self.dataset.cleaner.dropped.counts.update(fetched.dropped)
+            self.dataset.tokenizer.lacking.counts.update(fetched.lacking)
+
+    def _warn_of_changed_data(self) -> None:
+        if self.position and self._saved_data not in (None, self._data_mark()):
+            logger.warning(
+                "%s, or how it is divided into batches, changed since this position was saved (then %s, now %s): "
+                "the rest of this epoch is not what it would have been.",
+                self.dataset.manifest, self._saved_data, self._data_mark(),
+            )  # fmt: skip
+
+    def _data_mark(self) -> str:
+        durations = np.ascontiguousarray(self.dataset.durations)
+        return f"{len(durations)} utterances in {len(self.plan)} batches, {zlib.crc32(durations.data):08x}"
+
+
+class _Fetching(Dataset[Fetched | SonoscoError]):
+    """What runs in a worker: batch number in, batch out. Errors of the data are handed over, not raised there."""
+
+    def __init__(self, dataset: AudioDataset, plan: BatchPlan, seed: int, epoch: int) -> None:
+        self._dataset, self._plan, self._usable = dataset, plan, dataset.usable
+        self._seed, self._epoch = seed, epoch
+
+    def __getitem__(self, position: int) -> Fetched | SonoscoError:
+        with one_thread():
+            try:
+                return self._dataset.fetch(self._usable[self._plan[position]], self._seed, self._epoch)
+            except SonoscoError as error:
+                return error
+
+
+def _as_it_is(fetched: Any) -> Any:
+    return fetched
+
+
+def _close_at_exit(batches: Generator[Batch, None, None]) -> None:
+    """Send the workers home before the interpreter waits for them, if the pass is still under way then."""
+
+    def close() -> None:
+        generator = reference()
+        if generator is not None:
+            generator.close()
+
+    reference = weakref.ref(batches, lambda _: atexit.unregister(close))
+    atexit.register(close)

@@ -1,0 +1,263 @@
+"""Which utterances make a batch: decided from their lengths alone, before any audio is opened.
+
+A plan is a pure function of (durations, seed, epoch, rank, world size). Whoever wants batch k of an epoch makes the
+plan and takes its k-th entry; nothing that came before is replayed.
+
+How a plan is made:
+1. Lengths are divided into buckets. With a budget of `batch_seconds`, a bucket's upper edge is the budget divided by a
+   whole number n, and its batches hold n utterances: padded to the edge they fill the budget. The edges are those that
+   make the fewest batches (dynamic programming over a few hundred candidates).
+2. Utterances are shuffled inside their bucket and dealt out in rounds, one batch for each rank, so that the ranks
+   always work on similar lengths. What does not fill a round moves up into the next longer bucket.
+3. The last round, which is not full, is shared evenly among the ranks. The rounds are shuffled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonosco_like.errors import DataError, UsageError
+from sonosco_like.serialization import serializable
+
+Indices = NDArray[np.int64]
+Seconds = NDArray[np.float64]
+_QUANTILES = 300
+_MOST_BUCKETS = 64
+_BATCHES_IN_BUCKET = 3
+
+
+@dataclass(frozen=True, eq=False)
+class BatchPlan:
+    """The batches of one epoch for one rank; `plan[k]` are the indices of batch k."""
+
+    order: Indices
+    edges: Indices
+    left_out: Indices
+    durations: Seconds
+    batch_seconds: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    def __getitem__(self, position: int) -> Indices:
+        if not 0 <= position < len(self):
+            raise IndexError(f"batch {position} of {len(self)}")
+        return self.order[self.edges[position] : self.edges[position + 1]]
+
+    @cached_property
+    def padded_seconds(self) -> Seconds:
+        """What each batch costs: its longest utterance times the number of its utterances."""
+        if len(self) == 0:
+            return np.zeros(0)
+        longest = np.maximum.reduceat(self.durations[self.order], self.edges[:-1])
+        return longest * np.diff(self.edges)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of audio in the epoch."""
+        return float(self.durations[self.order].sum())
+
+    @property
+    def padding_share(self) -> float:
+        """The part of all frames that is padding."""
+        padded = float(self.padded_seconds.sum())
+        return 1.0 - self.seconds / padded if padded else 0.0
+
+    @property
+    def budget_use(self) -> float | None:
+        """Padded seconds as a part of what the batches may hold; None if there is no limit in seconds."""
+        if self.batch_seconds is None or len(self) == 0:
+            return None
+        return float(self.padded_seconds.mean()) / self.batch_seconds
+
+    def report(self) -> str:
+        """A line for people."""
+        use = "" if self.budget_use is None else f", {self.budget_use:.1%} of the budget used"
+        lost = f"; {len(self.left_out)} utterances did not fit the ranks evenly" if len(self.left_out) else ""
+        return (
+            f"{len(self.order)} utterances ({self.seconds / 3600:.2f} h) in {len(self)} batches, "
+            f"{self.padding_share:.1%} padding{use}{lost}"
+        )
+
+
+@serializable
+class BucketSampler:
+    """Batches of similar lengths, limited in padded seconds, in number of utterances, or in both.
+
+    There are at least so many `buckets`, and more in a corpus that can fill each with a few batches to shuffle.
+    `sorted_first_epoch` goes from short to long in epoch 0 (SortaGrad, Amodei et al. 2015); without `shuffle` each
+    epoch does, and the batches are as tight as can be: the choice for evaluation.
+
+    Each utterance is in one batch of one rank. Only if the last ones cannot be shared evenly, because there are fewer
+    than ranks and each batch before holds a single one, are they in `plan.left_out`, different ones in each epoch.
+    """
+
+    batch_seconds: float | None = None
+    batch_size: int | None = None
+    buckets: int = 20
+    shuffle: bool = True
+    sorted_first_epoch: bool = False
+
+    def __post_init__(self) -> None:
+        if self.batch_seconds is None and self.batch_size is None:
+            raise UsageError("BucketSampler needs `batch_seconds` or `batch_size`, to know when a batch is full.")
+        if self.batch_seconds is not None and not 0 < self.batch_seconds < np.inf:
+            raise UsageError(f"`batch_seconds` must be a positive number of seconds, got {self.batch_seconds}.")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise UsageError(f"`batch_size` must be at least 1, got {self.batch_size}.")
+        if self.buckets < 1:
+            raise UsageError(f"`buckets` must be at least 1, got {self.buckets}.")
+
+    def plan(self, durations: Seconds, seed: int, epoch: int, rank: int = 0, world_size: int = 1) -> BatchPlan:
+        """The batches of one epoch for one of `world_size` ranks, which all have the same number of them."""
+        if not 0 <= rank < world_size or seed < 0 or epoch < 0:
+            raise UsageError(
+                f"`rank` must be one of 0 to world_size - 1, `seed` and `epoch` must not be negative; "
+                f"got rank {rank} of {world_size}, seed {seed}, epoch {epoch}."
+            )
+        durations = np.asarray(durations, dtype=np.float64)
+        self._refuse_too_long(durations)
+        shuffle = self.shuffle and not (self.sorted_first_epoch and epoch == 0)
+        # numpy promises that these raw bits stay the same from version to version, not that `permutation` does
+        random = np.random.PCG64(np.random.SeedSequence([seed, epoch])) if shuffle else None
+        deal = _even_out(self._deal(durations, random, world_size), world_size)
+        rounds = _order_of_rounds(deal, durations, random, world_size)
+        return BatchPlan(*_take(deal, rounds * world_size + rank), deal.rest, durations, self.batch_seconds)
+
+    def _deal(self, durations: Seconds, random: np.random.PCG64 | None, world_size: int) -> _Deal:
+        """Full rounds of batches from each bucket, short to long, and what is left at the end."""
+        by_length = np.argsort(durations, kind="stable")
+        order, sizes = [], []
+        rest = by_length[:0]
+        for begin, end, size in self._buckets(durations[by_length]):
+            bucket = np.concatenate([rest, _shuffled(by_length[begin:end], random)])
+            full = len(bucket) // (size * world_size) * size * world_size
+            order.append(bucket[:full])
+            sizes.append(np.full(full // size, size))
+            rest = bucket[full:]
+        return _Deal(np.concatenate([rest[:0], *order]), np.concatenate([rest[:0], *sizes]), rest)
+
+    def _buckets(self, lengths: Seconds) -> list[tuple[int, int, int]]:
+        """Where each bucket begins and ends among the sorted lengths, and the size of its batches."""
+        if len(lengths) == 0:
+            return []
+        edges, sizes = self._candidates(lengths)
+        ends = np.searchsorted(lengths, edges, side="right")
+        batches = int((np.diff(ends, prepend=0) * 1000 // sizes).sum()) // 1000
+        buckets = max(self.buckets, min(batches // _BATCHES_IN_BUCKET, _MOST_BUCKETS))
+        chosen = _cheapest_edges(edges, ends, buckets)
+        begins = [0, *ends[chosen[:-1]]]
+        return [(int(begin), int(ends[k]), int(sizes[k])) for begin, k in zip(begins, chosen, strict=True)]
+
+    def _candidates(self, lengths: Seconds) -> tuple[Seconds, Indices]:
+        """Possible upper edges of buckets, rising, and the size of the batches below each.
+
+        Only whole numbers, comparisons and single operations decide, so that every machine finds the same edges.
+        """
+        count = min(_QUANTILES, len(lengths))
+        quantiles = np.unique(lengths[np.arange(1, count + 1) * len(lengths) // count - 1])
+        most = self.batch_size or len(lengths)
+        if self.batch_seconds is None:
+            return quantiles, np.full(len(quantiles), most)
+        least = int(self.batch_seconds / max(lengths[-1], self.batch_seconds / most))
+        if self.batch_seconds / least < lengths[-1]:  # the division before was rounded up
+            least -= 1
+        sizes = np.array(_spread(least, most)[::-1])
+        edges = self.batch_seconds / sizes
+        short = quantiles[quantiles < edges[0]] if self.batch_size else quantiles[:0]  # where the number is the limit
+        return np.concatenate([short, edges]), np.concatenate([np.full(len(short), most), sizes])
+
+    def _refuse_too_long(self, durations: Seconds) -> None:
+        if len(durations) and not (durations.min() >= 0 and durations.max() < np.inf):
+            raise DataError("Durations must be numbers of seconds that are not negative.")
+        limit = self.batch_seconds
+        if limit is None or len(durations) == 0 or durations.max() <= limit:
+            return
+        too_long = np.flatnonzero(durations > limit)
+        raise DataError(
+            f"{len(too_long)} of {len(durations)} utterances exceed `batch_seconds` ({limit:g} s); the longest "
+            f"has {durations.max():.2f} s, the first is at index {too_long[0]}. Raise `batch_seconds`, or set the "
+            f"dataset's `max_duration` to at most {limit:g} with `on_bad: skip`."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Deal:
+    """Batches of the given sizes, one after the other in `order`; each `world_size` of them are a round."""
+
+    order: Indices
+    sizes: Indices
+    rest: Indices
+
+
+def _spread(first: int, last: int) -> list[int]:
+    """Whole numbers from the first to the last, closely at the beginning, then each 2 % larger than the one before."""
+    numbers = [first]
+    while numbers[-1] < last:
+        numbers.append(min(last, numbers[-1] + max(1, numbers[-1] // 50)))
+    return numbers
+
+
+def _cheapest_edges(edges: Seconds, ends: Indices, buckets: int) -> list[int]:
+    """Which at most `buckets` of the edges make the sum of all lengths, padded to their edge, smallest.
+
+    `ends` counts the utterances up to each edge. The last edge, which covers them all, is always among the chosen.
+    """
+    begins = np.concatenate([[0], ends[:-1]])
+    # price[i, j]: all utterances above edge i - 1 and up to edge j are padded to edge j
+    price = (ends[None, :] - begins[:, None]) * edges[None, :]
+    price[np.tril_indices(len(ends), -1)] = np.inf
+    best = price[0]
+    origins = []
+    for _ in range(buckets - 1):
+        totals = np.vstack([best[None, :], best[:-1, None] + price[1:]])
+        origins.append(totals.argmin(axis=0))
+        best = totals.min(axis=0)
+    chosen = [len(ends) - 1]
+    for origin in reversed(origins):
+        previous = int(origin[chosen[0]]) - 1
+        if previous >= 0:
+            chosen.insert(0, previous)
+    return chosen
+
+
+def _even_out(deal: _Deal, world_size: int) -> _Deal:
+    """Make a last round of what is left, one batch for each rank; if it is too little, full batches lend to it."""
+    rest, order, sizes = deal.rest, deal.order, deal.sizes
+    lenders = np.argsort(-sizes, kind="stable")[: max(world_size - len(rest), 0)]
+    lenders = lenders[sizes[lenders] > 1]
+    if len(rest) == 0 or len(rest) + len(lenders) < world_size:
+        return deal
+    lent = np.cumsum(sizes)[lenders] - 1
+    rest = np.concatenate([rest, order[lent]])
+    sizes = sizes - np.isin(np.arange(len(sizes)), lenders)
+    share, more = divmod(len(rest), world_size)
+    last = np.where(np.arange(world_size) < more, share + 1, share)
+    return _Deal(np.concatenate([np.delete(order, lent), rest]), np.concatenate([sizes, last]), rest[:0])
+
+
+def _order_of_rounds(deal: _Deal, durations: Seconds, random: np.random.PCG64 | None, world_size: int) -> Indices:
+    rounds = np.arange(len(deal.sizes) // world_size)
+    if random is not None or len(rounds) == 0:
+        return _shuffled(rounds, random)
+    begins = (np.cumsum(deal.sizes) - deal.sizes)[::world_size]
+    return np.argsort(np.maximum.reduceat(durations[deal.order], begins), kind="stable")
+
+
+def _take(deal: _Deal, batches: Indices) -> tuple[Indices, Indices]:
+    """The utterances of some batches in a row, and the edges between the batches."""
+    sizes = deal.sizes[batches]
+    edges = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    begins = (np.cumsum(deal.sizes) - deal.sizes)[batches]
+    return deal.order[np.repeat(begins - edges[:-1], sizes) + np.arange(edges[-1])], edges
+
+
+def _shuffled(indices: Indices, random: np.random.PCG64 | None) -> Indices:
+    if random is None:
+        return indices
+    keys: NDArray[np.uint64] = random.random_raw(len(indices))
+    return indices[np.argsort(keys, kind="stable")]

@@ -1,0 +1,151 @@
+"""A manifest of whatever lies in a folder: recordings with a text file each, transcripts of many, other manifests.
+
+The text of `a/b/one.wav` is, in this order: a row of a manifest (`*.jsonl`) at the top of the folder; the line of `one`
+in an `a/b/*.trans.txt`; the file `a/b/one.txt`, where folders called `wav` and `txt` count as one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from sonosco_like.data.manifest import Manifest, write_manifest
+from sonosco_like.data.tools.measuring import AUDIO_SUFFIXES, measure_recordings
+from sonosco_like.data.tools.merge import Merged, merge_utterances
+from sonosco_like.data.tools.outputs import claim_file
+from sonosco_like.data.tools.progress import Progress, no_progress
+from sonosco_like.errors import DataError, UsageError
+from sonosco_like.records import Utterance
+
+Key: TypeAlias = tuple[str, ...]
+"""A path below the folder without its suffix, and without folders called `wav` or `txt`."""
+
+
+@dataclass
+class Found:
+    """What came of a folder: rows written, and recordings left out for want of a text, or because they are broken."""
+
+    rows: int = 0
+    seconds: float = 0.0
+    without_text: list[Path] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+
+def make_manifest(
+    folder: Path, output: Path, speaker: str | None = None, force: bool = False, progress: Progress = no_progress
+) -> Found:
+    """Write a manifest of a folder.
+
+    `speaker` is a regular expression; its first group, searched for in the path of a recording below the folder, is the
+    name of the speaker.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder. Name the folder that holds the recordings.")
+    pattern = _speaker_pattern(speaker)
+    claim_file(output, force)
+    found = Found()
+    utterances = list(_known_rows(folder, output, found))
+    utterances += _paired_rows(folder, {Path(utterance.audio_filepath) for utterance in utterances}, found, progress)
+    if not utterances:
+        raise DataError(_nothing_found(folder, found))
+    if pattern is not None:
+        utterances = [_with_speaker(utterance, folder, pattern) for utterance in utterances]
+    utterances = list(merge_utterances(utterances, Merged()))
+    write_manifest(output, utterances)
+    found.rows, found.seconds = len(utterances), sum(utterance.duration for utterance in utterances)
+    return found
+
+
+def _known_rows(folder: Path, output: Path, found: Found) -> Iterator[Utterance]:
+    """Rows of the manifests that the folder already has, as far as their recordings are there."""
+    for path in sorted((*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz"))):
+        if path.resolve() == output.resolve():
+            continue
+        for utterance in Manifest.read(path):
+            if Path(utterance.audio_filepath).is_file():
+                yield utterance
+            else:
+                found.unreadable.append(f"{utterance.audio_filepath} does not exist; {path} has a row for it.")
+
+
+def _paired_rows(folder: Path, covered: set[Path], found: Found, progress: Progress) -> Iterator[Utterance]:
+    """Rows of recordings with a text beside them."""
+    recordings: dict[Key, Path] = {}
+    texts = _read_texts(folder)
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() not in AUDIO_SUFFIXES or path in covered:
+            continue
+        key = _key(path.with_suffix(""), folder)
+        if key not in texts:
+            found.without_text.append(path)
+        elif (other := recordings.setdefault(key, path)) != path:
+            raise DataError(f"{other} and {path} are two recordings of one text. Remove one of them.")
+    ids = {path: "/".join(key) for key, path in recordings.items()}
+    for (key, path), (_, seconds) in zip(recordings.items(), measure_recordings(list(ids), progress), strict=True):
+        if isinstance(seconds, DataError):
+            found.unreadable.append(str(seconds))
+        else:
+            yield Utterance(ids[path], str(path), seconds, texts[key])
+
+
+def _read_texts(folder: Path) -> dict[Key, str]:
+    texts: dict[Key, str] = {}
+    transcripts = []
+    for path in sorted(folder.rglob("*.txt")):
+        if path.name.endswith(".trans.txt"):
+            transcripts.append(path)
+        else:
+            texts[_key(path.with_suffix(""), folder)] = " ".join(_read(path).split())
+    for path in transcripts:
+        for line in _read(path).splitlines():
+            name, _, text = line.strip().partition(" ")
+            texts[_key(path.parent / name, folder)] = text.strip()
+    return texts
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}). Convert it first.") from None
+
+
+def _key(path: Path, folder: Path) -> Key:
+    return tuple(part for part in path.relative_to(folder).parts if part not in ("wav", "txt"))
+
+
+def _speaker_pattern(expression: str | None) -> re.Pattern[str] | None:
+    if expression is None:
+        return None
+    try:
+        pattern = re.compile(expression)
+    except re.error as error:
+        raise UsageError(f"The speaker's regular expression {expression!r} cannot be read: {error}.") from None
+    if pattern.groups < 1:
+        raise UsageError(f"The speaker's regular expression {expression!r} needs a group, as in '^([^/]+)/'.")
+    return pattern
+
+
+def _with_speaker(utterance: Utterance, folder: Path, pattern: re.Pattern[str]) -> Utterance:
+    path = Path(utterance.audio_filepath)
+    name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.as_posix()
+    match = pattern.search(name)
+    if match is None or not match[1]:
+        raise DataError(f"The speaker's regular expression {pattern.pattern!r} finds nothing in {name!r}.")
+    return replace(utterance, speaker=match[1])
+
+
+def _nothing_found(folder: Path, found: Found) -> str:
+    if found.unreadable:
+        return (
+            f"None of the {len(found.unreadable)} recordings in {folder} can be read. The first: {found.unreadable[0]}"
+        )
+    if found.without_text:
+        return (
+            f"None of the {len(found.without_text)} recordings in {folder} has a text. "
+            f"Expected {found.without_text[0].with_suffix('.txt')} beside {found.without_text[0].name}."
+        )
+    return f"There are no recordings in {folder}. Looked for {', '.join(sorted(AUDIO_SUFFIXES))}."

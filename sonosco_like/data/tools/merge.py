@@ -1,0 +1,69 @@
+"""Several manifests as one."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sonosco_like.data.manifest import Manifest, write_manifest
+from sonosco_like.data.tools.outputs import claim_file
+from sonosco_like.errors import UsageError
+from sonosco_like.records import Utterance
+
+
+@dataclass
+class Merged:
+    """What came of a merge: rows written, doubles left out, and rows that needed another id."""
+
+    rows: int = 0
+    doubles: int = 0
+    renamed: int = 0
+
+
+def merge_manifests(sources: Sequence[Path], output: Path, force: bool = False) -> Merged:
+    """Write the rows of all sources into one manifest, in order.
+
+    The same piece of the same recording is taken once, from the first manifest that has it. Where two different rows
+    have one id, the later gets a number behind it.
+    """
+    if not sources:
+        raise UsageError("Name at least one manifest to merge.")
+    claim_file(output, force)
+    manifests = [Manifest.read(source) for source in sources]
+    merged = Merged()
+    write_manifest(output, merge_utterances(itertools.chain.from_iterable(manifests), merged))
+    return merged
+
+
+def merge_utterances(utterances: Iterable[Utterance], merged: Merged) -> Iterator[Utterance]:
+    """Utterances fit for one manifest: no piece of audio twice, no id twice."""
+    return _with_own_ids(_distinct(utterances, merged), merged)
+
+
+def _distinct(utterances: Iterable[Utterance], merged: Merged) -> Iterator[Utterance]:
+    folder = functools.cache(Path.resolve)
+    seen: set[tuple[Path, str, float]] = set()
+    for utterance in utterances:
+        audio = Path(utterance.audio_filepath)
+        piece = (folder(audio.parent), audio.name, utterance.offset)
+        if piece in seen:
+            merged.doubles += 1
+        else:
+            seen.add(piece)
+            yield utterance
+
+
+def _with_own_ids(utterances: Iterable[Utterance], merged: Merged) -> Iterator[Utterance]:
+    used: set[str] = set()
+    for utterance in utterances:
+        own, number = utterance.id, 1
+        while own in used:
+            number += 1
+            own = f"{utterance.id}#{number}"
+        used.add(own)
+        merged.rows += 1
+        merged.renamed += own != utterance.id
+        yield replace(utterance, id=own)

@@ -1,0 +1,74 @@
+"""Every point of a run at which a callback may be heard."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Event(str, Enum):
+    """The points of a run, in the order of this loop. A stage is a method of the trainer; it has a start and an end.
+
+    ```
+    attach                                     the callback learns whom it listens to
+    build_model, build_optimizer               _start and _end, as all that follow
+    training_start
+        epoch_start
+            fetch_start .. fetch_end           the next batch is awaited
+            batch_start
+                forward_start .. forward_end
+                loss_start .. loss_end
+                backward_start .. backward_end
+                optimizer_step_start .. _end   every `accumulate_gradients` batches, in it
+                    clip_gradients_start .. _end       before and after they are limited
+                validation_start .. _end       every `test_step` batches, with one
+                    validation_batch_start .. _end     for each batch
+                    prediction_start .. _end           where something is decoded
+            batch_end                          here `callback(epoch, step, performance_measures, context)`
+            checkpoint_start .. checkpoint_end when somebody asks for one
+        epoch_end
+    training_end
+    close()                                    a method, called always and once
+    ```
+
+    | the run | starts | ends | `error` | `close()` |
+    |---|---|---|---|---|
+    | goes to its end | all | all | - | yes |
+    | is stopped (`raise Stop`, `stop_training()`) | all so far | of every stage under way | - | yes |
+    | fails | all so far | of the stages that were done | yes | yes |
+
+    `log` carries named values to whoever writes them down. `error` comes when an exception ends the run.
+    """
+
+    ATTACH = "attach"
+    BUILD_MODEL_START = "build_model_start"
+    BUILD_MODEL_END = "build_model_end"
+    BUILD_OPTIMIZER_START = "build_optimizer_start"
+    BUILD_OPTIMIZER_END = "build_optimizer_end"
+    TRAINING_START = "training_start"
+    EPOCH_START = "epoch_start"
+    FETCH_START = "fetch_start"
+    FETCH_END = "fetch_end"
+    BATCH_START = "batch_start"
+    FORWARD_START = "forward_start"
+    FORWARD_END = "forward_end"
+    LOSS_START = "loss_start"
+    LOSS_END = "loss_end"
+    BACKWARD_START = "backward_start"
+    BACKWARD_END = "backward_end"
+    OPTIMIZER_STEP_START = "optimizer_step_start"
+    CLIP_GRADIENTS_START = "clip_gradients_start"
+    CLIP_GRADIENTS_END = "clip_gradients_end"
+    OPTIMIZER_STEP_END = "optimizer_step_end"
+    VALIDATION_START = "validation_start"
+    VALIDATION_BATCH_START = "validation_batch_start"
+    VALIDATION_BATCH_END = "validation_batch_end"
+    PREDICTION_START = "prediction_start"
+    PREDICTION_END = "prediction_end"
+    VALIDATION_END = "validation_end"
+    BATCH_END = "batch_end"
+    CHECKPOINT_START = "checkpoint_start"
+    CHECKPOINT_END = "checkpoint_end"
+    EPOCH_END = "epoch_end"
+    TRAINING_END = "training_end"
+    LOG = "log"
+    ERROR = "error"

@@ -1,0 +1,158 @@
+"""From callbacks to hooks: found once, checked when attached, so that the loop only calls what listens."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from sonosco_like.errors import SonoscoError, UsageError, did_you_mean
+from sonosco_like.events.callback import AbstractCallback
+from sonosco_like.events.event import Event
+from sonosco_like.events.moment import Moment, Stop
+from sonosco_like.events.pairs import Pair, event_of_pair, hook_of_pair
+from sonosco_like.events.stages import Hooks, stages_of
+
+logger = logging.getLogger(__name__)
+
+Listener = AbstractCallback | Pair | Callable[..., Any]
+
+
+class CallbackError(SonoscoError):
+    """A callback failed; says which one, and at which event."""
+
+
+class Hook:
+    """One listener of one event: names itself when it fails, and knows how long it took."""
+
+    def __init__(
+        self, owner: Any, event: str, function: Callable[[Moment], Any], seconds: dict[str, float], disabled: set[int]
+    ) -> None:
+        self.owner = owner
+        self.event = event
+        self.function = function
+        self.seconds = seconds
+        self.name = _name_of(owner)
+        self.policy = getattr(owner, "on_failure", "raise")
+        self.disabled = disabled  # ids of owners that are not called any more, shared by all hooks
+
+    def __call__(self, moment: Moment) -> None:
+        if id(self.owner) in self.disabled:
+            return
+        start = time.perf_counter()
+        try:
+            self.function(moment)
+        except Stop:
+            raise
+        except Exception as error:
+            self._failed(error)
+        finally:
+            self.seconds[self.name] += time.perf_counter() - start
+
+    def _failed(self, error: Exception) -> None:
+        said = f"{self.name} failed at {self.event}: {type(error).__name__}: {error}"
+        if self.policy == "raise":
+            raise CallbackError(said) from error
+        if self.policy == "disable":
+            self.disabled.add(id(self.owner))
+        logger.warning("%s%s", said, "; it is not called any more" if self.policy == "disable" else "")
+
+
+def _name_of(owner: Any) -> str:
+    if isinstance(owner, tuple):
+        name = getattr(owner[1], "__name__", "<lambda>")
+        return f"the function at {owner[0]}" if name == "<lambda>" else str(name)
+    return str(getattr(owner, "__name__", None) or type(owner).__name__)
+
+
+def known_events(host: type) -> set[str]:
+    """What can be heard of an object: the declared events, its stages, and events it fires by its own name."""
+    stages = list(stages_of(host))
+    own = getattr(host, "events", ())
+    return {event.value for event in Event} | {f"{s}_{end}" for s in stages for end in ("start", "end")} | set(own)
+
+
+def listen(host: Any, listeners: Sequence[Listener], rank: int = 0) -> tuple[Hooks, dict[str, float]]:
+    """The hooks of an object: its own first, base classes before derived ones, then the listeners in their order.
+
+    Also returns the seconds spent in each listener, which grow as the hooks are called. Raises UsageError for hooks
+    that would never be called, or could not be.
+    """
+    events = known_events(type(host))
+    seconds: dict[str, float] = defaultdict(float)
+    disabled: set[int] = set()
+    found: dict[str, list[Hook]] = defaultdict(list)
+    for event, function in _own_hooks(host, events):
+        found[event].append(Hook(host, event, function, seconds, disabled))
+    for listener in sorted(listeners, key=lambda each: getattr(each, "order", 0)):
+        ranks = getattr(listener, "ranks", None)
+        if ranks is None or rank in ranks:
+            for event, function in _hooks_of(listener, events, type(host)):
+                found[event].append(Hook(listener, event, function, seconds, disabled))
+    return {event: tuple(hooks) for event, hooks in found.items()}, seconds
+
+
+def _own_hooks(host: Any, events: set[str]) -> Iterable[tuple[str, Callable[[Moment], Any]]]:
+    """Hooks a class defines for itself: base first, and in each class its list before its methods, each once."""
+    for cls in reversed(type(host).__mro__):
+        for pair in vars(cls).get("class_callbacks", ()):
+            yield event_of_pair(pair, events), hook_of_pair(pair, stages_of(type(host)))
+        for name, method in vars(cls).items():
+            if name.startswith("on_") and inspect.isfunction(method):
+                _check(f"{cls.__qualname__}.{name}", name, method, events)
+                yield name.removeprefix("on_"), method.__get__(host)
+
+
+def _hooks_of(listener: Listener, events: set[str], host: type) -> Iterable[tuple[str, Callable[[Moment], Any]]]:
+    if isinstance(listener, tuple):
+        yield event_of_pair(listener, events), hook_of_pair(listener, stages_of(host))
+        return
+    cls = type(listener)
+    if not isinstance(listener, AbstractCallback):
+        if not callable(listener):
+            raise UsageError(f"A callback is an AbstractCallback, an (event, function) pair or a callable, not {cls}.")
+        _check_call(listener)
+        yield Event.BATCH_END.value, _after_batch(listener)
+        return
+    if cls.__call__ is not AbstractCallback.__call__:
+        _check_call(listener)
+        yield Event.BATCH_END.value, _after_batch(listener)
+    for name, method in inspect.getmembers(cls, inspect.isfunction):
+        if name == "on_event":
+            _check_moment(f"{cls.__qualname__}.{name}", name, method)
+            yield from ((event, method.__get__(listener)) for event in sorted(events))
+        elif name.startswith("on_"):
+            _check(f"{cls.__qualname__}.{name}", name, method, events)
+            yield name.removeprefix("on_"), method.__get__(listener)
+
+
+def _after_batch(listener: Callable[..., Any]) -> Callable[[Moment], None]:
+    def call(moment: Moment) -> None:
+        context = moment.context
+        listener(context.epoch, context.step, context.performance_measures, context)
+
+    return call
+
+
+def _check(owner: str, name: str, method: Callable[..., Any], events: set[str]) -> None:
+    event = name.removeprefix("on_")
+    if event not in events:
+        raise UsageError(f"{owner} would never be called: there is no event {event!r}{did_you_mean(event, events)}.")
+    _check_moment(owner, name, method)
+
+
+def _check_moment(owner: str, name: str, method: Callable[..., Any]) -> None:
+    required = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty]
+    if len(required) != 2:
+        raise UsageError(f"{owner} must take the moment and nothing else: `def {name}(self, moment)`.")
+
+
+def _check_call(listener: Callable[..., Any]) -> None:
+    try:
+        inspect.signature(listener).bind(0, 0, {}, None)
+    except TypeError:
+        name = getattr(listener, "__name__", type(listener).__name__)
+        raise UsageError(f"{name} must take epoch, step, performance_measures and context when it is called.") from None

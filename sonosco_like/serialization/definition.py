@@ -1,0 +1,223 @@
+"""`@serializable` and `state`: how a class says what it is made from, and what a run changes in it."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Generator, Iterator
+from types import ModuleType
+from typing import Any, ClassVar, Literal, TypeVar, overload
+
+from typing_extensions import dataclass_transform
+
+from sonosco_like.errors import DefinitionError
+from sonosco_like.serialization.registry import REGISTRY, Entry, public_name
+
+T = TypeVar("T")
+_STATE = "sonosco_like.state"
+_RESERVED = {"class": "it says which class to build", "state": "it holds what a run changed"}
+_MADE_BY_PYTHON = ("_abc_", "_is_protocol", "_is_runtime_protocol")
+_IMPOSSIBLE = (bytes, bytearray, memoryview, complex, range, slice, Generator, Iterator, ModuleType)
+
+
+def state(
+    default: Any = dataclasses.MISSING, *, factory: Callable[[], Any] | None = None, init: Literal[False] = False
+) -> Any:
+    """Mark a field as changed by the run: not an argument of the constructor, saved and restored with the run.
+
+    A mutable default is copied for each instance: `counts: dict[str, int] = state({})`. `init` only tells type checkers
+    that the field is no argument.
+    """
+    if (default is dataclasses.MISSING) == (factory is None):
+        raise DefinitionError("state(...) takes either a default or factory=..., so that a fresh object is complete.")
+    factory = factory or functools.partial(copy.deepcopy, default)
+    return dataclasses.field(init=init, repr=False, default_factory=factory, metadata={_STATE: True})
+
+
+def is_state(field: dataclasses.Field[Any]) -> bool:
+    """Whether a field was declared with `state(...)`."""
+    return _STATE in field.metadata
+
+
+def initial_value(field: dataclasses.Field[Any]) -> Any:
+    """What a fresh object holds in a state field."""
+    factory: Any = field.default_factory
+    return factory() if field.default is dataclasses.MISSING else field.default
+
+
+@overload
+def serializable(target: T, /) -> T: ...
+@overload
+def serializable(*, version: int = 1, also: tuple[str, ...] = ()) -> Callable[[T], T]: ...
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(dataclasses.field, state))
+def serializable(target: Any = None, /, *, version: int = 1, also: tuple[str, ...] = ()) -> Any:
+    """Let a class or function be written to, and built from, YAML.
+
+    A class becomes a record: its annotated class-level fields are its keyword arguments, `__post_init__` builds what
+    follows from them, and `state(...)` fields hold what a run changes. Equality stays identity.
+
+    A class whose fields changed raises its `version`, names its former names in `also`, and brings older files along
+    with `upgrade(version, fields)` (and `upgrade_state(version, state)`), static methods that return the data of
+    `version + 1`.
+    """
+    frame = inspect.currentframe()
+    caller = frame.f_back if frame else None
+    if target is not None:
+        return _define(target, version, also, caller)
+    return lambda decorated: _define(decorated, version, also, caller)
+
+
+def _define(target: Any, version: int, also: tuple[str, ...], caller: Any) -> Any:
+    if not isinstance(target, type) and not inspect.isfunction(target):
+        raise DefinitionError(f"@serializable goes on a class or a function, not on {target!r}.")
+    if target.__name__ == "<lambda>":
+        raise DefinitionError("A lambda has no name that a file could use; define a function.")
+    if version < 1 or (version > 1 and isinstance(target, type) and not hasattr(target, "upgrade")):
+        raise DefinitionError(
+            f"{target.__name__} has version {version}, but no `upgrade(version, fields)` that brings older files along."
+        )
+    if isinstance(target, type):
+        _make_record(target, caller)
+    code = (caller.f_code.co_filename, caller.f_lineno) if caller else ("", 0)
+    REGISTRY.add(Entry(public_name(target), target, version, also, (target.__module__, target.__qualname__, *code)))
+    return target
+
+
+def _make_record(cls: type, caller: Any) -> None:
+    _refuse_own_init(cls)
+    _refuse_unusable_names(cls)
+    _refuse_untyped_attributes(cls)
+    is_module = _is_torch_module(cls)
+    dataclasses.dataclass(kw_only=True, eq=False, repr=not is_module)(cls)
+    for field in dataclasses.fields(cls):
+        _check_field(cls, field)
+    if is_module:
+        _let_torch_prepare(cls)
+    scope = {**vars(cls), **vars(sys.modules[cls.__module__]), **(caller.f_locals if caller else {})}
+    try:  # names of an enclosing function are only known now; forward references resolve later
+        hints = typing.get_type_hints(cls, localns=scope)
+    except NameError:
+        hints = None
+    for name, hint in (hints or {}).items():
+        _refuse_impossible_type(cls, name, hint)
+    cls.__resolved_hints__ = hints  # type: ignore[attr-defined]
+
+
+def type_hints(cls: type) -> dict[str, Any]:
+    """The types of a serializable class's fields."""
+    hints = cls.__dict__.get("__resolved_hints__")
+    if hints is None:
+        try:
+            hints = typing.get_type_hints(cls)
+        except NameError as error:
+            raise DefinitionError(f"A field type of {cls.__qualname__} cannot be resolved: {error}.") from None
+        cls.__resolved_hints__ = hints  # type: ignore[attr-defined]
+    return hints
+
+
+def _refuse_own_init(cls: type) -> None:
+    if "__init__" in cls.__dict__:
+        raise DefinitionError(
+            f"{cls.__qualname__} has its own __init__, so what it was made from is not known and could not be saved. "
+            f"Declare its arguments as typed fields of the class, and move the rest to __post_init__."
+        )
+    for base in cls.__mro__[1:]:
+        own = "__init__" in base.__dict__ and base is not object
+        if own and not (REGISTRY.entry_of(base) or dataclasses.is_dataclass(base) or _needs_no_arguments(base)):
+            raise DefinitionError(
+                f"{cls.__qualname__} inherits the __init__ of {base.__qualname__}, whose arguments could not be saved. "
+                f"Keep a {base.__qualname__} in a field or make one in __post_init__ instead of inheriting from it."
+            )
+
+
+def _needs_no_arguments(base: type) -> bool:
+    return getattr(base, "_is_protocol", False) or base.__module__ == "typing" or base is _torch_module_class()
+
+
+def _refuse_unusable_names(cls: type) -> None:
+    for name, hint in inspect.get_annotations(cls).items():
+        if _is_init_only(hint):
+            raise DefinitionError(f"{cls.__qualname__}.{name} is an InitVar, which an object forgets. Make it a field.")
+        if name in _RESERVED:
+            raise DefinitionError(f"{cls.__qualname__}.{name}: `{name}` is reserved in files ({_RESERVED[name]}).")
+
+
+def _refuse_untyped_attributes(cls: type) -> None:
+    annotations = inspect.get_annotations(cls)
+    declared = (pair for base in cls.__mro__ for pair in inspect.get_annotations(base).items())
+    constants = {name for name, hint in declared if _is_constant(hint)}
+    for name, value in vars(cls).items():
+        dunder = name.startswith("__") and name.endswith("__")
+        behaviour = isinstance(value, type) or hasattr(value, "__get__")
+        if name in annotations or name in constants or dunder or behaviour or name.startswith(_MADE_BY_PYTHON):
+            continue
+        kind = type(value).__name__
+        raise DefinitionError(
+            f"{cls.__qualname__}.{name} has no type. Write `{name}: {kind} = ...` for an argument, "
+            f"`{name}: {kind} = state(...)` for what a run changes, `{name}: ClassVar[{kind}] = ...` for a constant."
+        )
+
+
+def _is_init_only(hint: Any) -> bool:
+    if isinstance(hint, str):
+        return hint.startswith(("InitVar", "dataclasses.InitVar"))
+    return hint is dataclasses.InitVar or isinstance(hint, dataclasses.InitVar)
+
+
+def _is_constant(hint: Any) -> bool:
+    if isinstance(hint, str):
+        return hint.startswith(("ClassVar", "typing.ClassVar"))
+    return hint is ClassVar or typing.get_origin(hint) is ClassVar
+
+
+def _check_field(cls: type, field: dataclasses.Field[Any]) -> None:
+    name = f"{cls.__qualname__}.{field.name}"
+    if not field.init and not is_state(field):
+        raise DefinitionError(f"{name} is not an argument (init=False) and would be lost. Declare it with state(...).")
+    if REGISTRY.entry_of(type(field.default)):
+        raise DefinitionError(
+            f"{name} has one {type(field.default).__qualname__} as default for all instances. "
+            f"Write `field(default_factory=...)`, so that each gets its own."
+        )
+
+
+def _refuse_impossible_type(cls: type, name: str, hint: Any) -> None:
+    if (typing.get_origin(hint) or hint) in _IMPOSSIBLE:
+        raise DefinitionError(
+            f"{cls.__qualname__}.{name} cannot have the type {hint!r}: a file could not restore it. "
+            f"docs/format.md lists the types a field may have."
+        )
+    for argument in typing.get_args(hint) if typing.get_origin(hint) is not typing.Literal else ():
+        if isinstance(argument, type) or typing.get_origin(argument):
+            _refuse_impossible_type(cls, name, argument)
+
+
+def _torch_module_class() -> type | None:
+    """`torch.nn.Module` if torch was imported; a class cannot be one before, and torch takes a second to import."""
+    torch = sys.modules.get("torch")
+    return getattr(getattr(torch, "nn", None), "Module", None)
+
+
+def _is_torch_module(cls: type) -> bool:
+    module = _torch_module_class()
+    return module is not None and issubclass(cls, module)
+
+
+def _let_torch_prepare(cls: type) -> None:
+    """Have `nn.Module` set up its tables before the fields are assigned; modules among them are then registered."""
+    for field in dataclasses.fields(cls):
+        if field.name in vars(cls):  # a default kept on the class would hide a module assigned to the instance
+            delattr(cls, field.name)
+    assign_fields: Callable[..., None] = cls.__init__  # type: ignore[misc]
+    prepare = typing.cast(Any, _torch_module_class()).__init__
+
+    @functools.wraps(assign_fields)
+    def construct(self: Any, **fields: Any) -> None:
+        prepare(self)
+        assign_fields(self, **fields)
+
+    cls.__init__ = construct  # type: ignore[misc]

@@ -1,0 +1,151 @@
+"""Writing so that a crash at any moment leaves the old or the new, never half; reading only what is really there.
+
+Something new is written beside its place, flushed to disk, and renamed into it. Renaming is atomic for a file. A folder
+that replaces another is moved in two steps, with the former one kept as `.NAME.previous` in between; whoever reads
+puts it back if a crash fell between the two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sonosco_like.errors import StorageError
+
+_CHUNK = 2**20
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
+    aside = path.with_name(f".{path.name}.saving")
+    try:
+        _refuse_link(aside)
+        write_file(aside, content)
+        aside.replace(path)
+        flush_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            aside.unlink()
+        raise StorageError(
+            f"{path} could not be written: {error.strerror or error}. What was there before is intact."
+        ) from error
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which takes the place of `path` when the block ends well, and vanishes when it does not."""
+    aside, previous = _aside(path), _previous(path)
+    try:
+        restore_previous(path)
+        _remove(aside)
+        aside.mkdir(parents=True)
+        yield aside
+        flush_folder(aside)
+        if path.exists():
+            _remove(previous)
+            path.rename(previous)
+        aside.rename(path)
+        flush_folder(path.parent)
+        _remove(previous)
+    except OSError as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        if isinstance(error, StorageError):
+            raise
+        reason = error.strerror or str(error)
+        raise StorageError(f"{path} could not be written: {reason}. What was there before is intact.") from error
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+
+
+def restore_previous(path: Path) -> None:
+    """Finish what a crash between the two steps of replacing a folder left undone."""
+    previous = _previous(path)
+    try:
+        if not path.exists() and previous.is_dir() and not previous.is_symlink():
+            previous.rename(path)
+    except OSError as error:
+        raise StorageError(f"{path} could not be read: {error.strerror or error}.") from error
+
+
+def absolute(path: str | Path) -> Path:
+    """The path from the root, so that `.` has a name too; links in it are kept."""
+    if "\0" in str(path):
+        raise StorageError(f"{str(path)!r} cannot be the name of a file: it holds a NUL character.")
+    return Path(os.path.abspath(path))  # noqa: PTH100  (resolve() would follow links)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write and flush one file of a folder that is not in its place yet."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_file(path: Path, limit: int) -> bytes:
+    """The content of a regular file; links, devices and oversized files are refused."""
+    with _open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise StorageError(f"{path} has {size:,} bytes, more than the {limit:,} allowed.")
+        content: bytes = file.read()
+        return content
+
+
+def hash_file(path: Path) -> str:
+    """The SHA-256 of a regular file, in hexadecimal."""
+    digest = hashlib.sha256()
+    with _open_regular(path) as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def flush_folder(path: Path) -> None:
+    """Flush the entries of a folder, so that a rename survives a power cut. Windows has no such call."""
+    if os.name == "posix":
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _open_regular(path: Path):  # type: ignore[no-untyped-def]
+    _refuse_link(path)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except FileNotFoundError:
+        raise StorageError(f"{path} does not exist.") from None
+    except OSError as error:
+        raise StorageError(f"{path} could not be read: {error.strerror or error}.") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise StorageError(f"{path} is not a regular file.")
+    return os.fdopen(descriptor, "rb")
+
+
+def _refuse_link(path: Path) -> None:
+    if path.is_symlink():
+        raise StorageError(f"{path} is a symbolic link; files of a saved object must be files in its own folder.")
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.saving")
+
+
+def _previous(path: Path) -> Path:
+    return path.with_name(f".{path.name}.previous")

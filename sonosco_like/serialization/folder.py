@@ -1,0 +1,233 @@
+"""`save` and `load`: an object graph as a folder of three files, or as one YAML file.
+
+trainer.yaml          constructor fields of the whole graph, defaults too
+state.yaml            what a run changed, by path in the graph; hashes of the other two files; its own hash last
+tensors.safetensors   every tensor
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from yaml.nodes import Node, ScalarNode
+
+from sonosco_like.errors import ConfigError, Problem, StorageError, UsageError
+from sonosco_like.serialization import files
+from sonosco_like.serialization.context import Reader, TooManyProblems, Writer, join_path
+from sonosco_like.serialization.converter import is_mapping, mapping_node
+from sonosco_like.serialization.document import MAX_BYTES, parse, write
+from sonosco_like.serialization.graph import Parts, walk
+from sonosco_like.serialization.objects import find_entry, mapping_items
+from sonosco_like.serialization.registry import REGISTRY
+from sonosco_like.serialization.scalars import INT, STR
+from sonosco_like.serialization.states import encode_states, parts_covered, restore_states
+from sonosco_like.serialization.text import decode, dumps, loads
+from sonosco_like.serialization.types import converter_for, plan_of
+
+if TYPE_CHECKING:
+    from sonosco_like.serialization.tensors import TensorReader
+
+T = TypeVar("T")
+
+GRAPH, STATE, TENSORS = "trainer.yaml", "state.yaml", "tensors.safetensors"
+FORMAT = 1
+_SEAL = "sha256: "
+
+
+class Snapshot:
+    """An object graph at one moment, ready to be written. Taking it is quick; writing it may happen elsewhere.
+
+    `detach=True` copies the tensors, so that what it was taken of may change before it is written.
+    """
+
+    def __init__(self, value: Any, detach: bool = False) -> None:
+        from sonosco_like.serialization.tensors import TensorWriter
+
+        source = type(value).__qualname__
+        self._tensors = TensorWriter()
+        graph = Writer(source, self._tensors, with_state=False)
+        self._graph = converter_for(Any).encode(value, graph)
+        state = Writer(source, self._tensors)
+        self._objects = _encode_objects(value, state)
+        state.problems[:0] = graph.problems
+        state.raise_problems()
+        if detach:
+            self._tensors.detach()
+
+    def write(self, path: str | Path) -> None:
+        """Write the folder: complete and on disk when this returns, or not there at all."""
+        path = files.absolute(path)
+        _refuse_to_replace(path)
+        with files.new_folder(path) as folder:
+            graph = write(self._graph).encode()
+            files.write_file(folder / GRAPH, graph)
+            hashes = {GRAPH: hashlib.sha256(graph).hexdigest(), TENSORS: self._tensors.write(folder / TENSORS)}
+            files.write_file(folder / STATE, self._state_text(hashes))
+
+    def _state_text(self, hashes: dict[str, str]) -> bytes:
+        entries: list[tuple[Node, Node]] = [
+            (_text("format"), ScalarNode(INT, str(FORMAT))),
+            (_text("files"), mapping_node([(_text(name), _text(digest)) for name, digest in hashes.items()])),
+            (_text("objects"), self._objects),
+        ]
+        text = write(mapping_node(entries)).encode()
+        return text + f"{_SEAL}{hashlib.sha256(text).hexdigest()}\n".encode()
+
+
+def save(value: Any, path: str | Path) -> None:
+    """Save an object graph: to a single file if `path` ends in `.yaml`, else to a folder that may hold tensors."""
+    path = files.absolute(path)
+    if path.suffix in (".yaml", ".yml"):
+        files.replace_file(path, dumps(value).encode())
+    else:
+        Snapshot(value).write(path)
+
+
+def _refuse_to_replace(path: Path) -> None:
+    """Only a saved object, or nothing, is replaced by a save; a mistyped path must not cost anybody their files."""
+    is_ours = path.is_dir() and ((path / STATE).exists() or not any(path.iterdir()))
+    if path.exists() and not is_ours:
+        raise UsageError(f"{path} exists and is not a saved object; choose another place, or remove it first.")
+
+
+@overload
+def load(path: str | Path, expected: type[T]) -> T: ...
+@overload
+def load(path: str | Path, expected: Any = ...) -> Any: ...
+def load(path: str | Path, expected: Any = None) -> Any:
+    """What was saved at `path`: the same graph, with everything a run changed in it."""
+    path = files.absolute(path)
+    files.restore_previous(path)
+    if not path.is_dir():
+        return loads(files.read_file(path, MAX_BYTES), expected, source=str(path))
+    state = read_state(path)
+    graph = files.read_file(path / GRAPH, MAX_BYTES)
+    _check_hash(path / GRAPH, hashlib.sha256(graph).hexdigest(), state)
+    tensors = open_tensors(path, state)
+    value = decode(parse(graph, str(path / GRAPH)), expected, Reader(str(path / GRAPH), tensors))
+    _restore(value, path, state, tensors)
+    return value
+
+
+def verify(path: str | Path) -> None:
+    """Raise StorageError or ConfigError unless the three files at `path` are whole and belong together."""
+    path = files.absolute(path)
+    files.restore_previous(path)
+    state = read_state(path)
+    for name in (GRAPH, TENSORS):
+        _check_hash(path / name, files.hash_file(path / name), state)
+
+
+def restore(value: Any, path: str | Path) -> None:
+    """Give an existing graph the state saved at `path`; refused with a list if the two do not fit."""
+    path = files.absolute(path)
+    files.restore_previous(path)
+    state = read_state(path)
+    _restore(value, path, state, open_tensors(path, state))
+
+
+def _encode_objects(root: Any, writer: Writer) -> Node:
+    objects = list(walk(root))
+    writer.objects = {id(value): join_path(parts) for parts, value in objects}
+    entries: list[tuple[Node, Node]] = []
+    for parts, value in objects:
+        entry = REGISTRY.entry_of(type(value))
+        plan = plan_of(type(value))
+        assert entry is not None
+        writer.covered |= parts_covered(value, plan)
+        writer.parts = list(parts)
+        items = encode_states(value, plan, writer)
+        entries.append((_text(join_path(parts)), mapping_node([(_text("class"), _text(entry.tag)), *items])))
+    return mapping_node(entries)
+
+
+def open_tensors(folder: Path, state: dict[str, Node]) -> TensorReader:
+    """The tensor file of a folder, once its hash was checked."""
+    from sonosco_like.serialization.tensors import TensorReader
+
+    _check_hash(folder / TENSORS, files.hash_file(folder / TENSORS), state)
+    return TensorReader(folder / TENSORS)
+
+
+def _restore(root: Any, folder: Path, state: dict[str, Node], tensors: TensorReader) -> None:
+    reader = Reader(str(folder / STATE), tensors)
+    objects = list(walk(root))
+    reader.objects = {join_path(parts): value for parts, value in objects}
+    saved = mapping_items(state["objects"], reader)
+    with suppress(TooManyProblems):
+        _restore_all(objects, saved, state, reader)
+    reader.raise_problems()
+
+
+def _restore_all(
+    objects: list[tuple[Parts, Any]], saved: dict[str, Node], state: dict[str, Node], reader: Reader
+) -> None:
+    covered = set().union(*(parts_covered(value, plan_of(type(value))) for _, value in objects))
+    for path in [path for path in saved if path not in reader.objects]:
+        reader.problem(saved[path], f"holds the state of {path[:100] or 'the whole'!r}, which this graph does not have")
+    for parts, value in reversed(objects):  # parts before the whole
+        path = join_path(parts)
+        reader.parts = list(parts)
+        if path not in saved:
+            reader.problem(state["objects"], f"has no state for this {type(value).__name__}")
+            continue
+        _restore_object(value, saved[path], reader, id(value) in covered)
+
+
+def _restore_object(value: Any, node: Node, reader: Reader, covered: bool) -> None:
+    class_node = mapping_items(node, reader).get("class") if is_mapping(node) else None
+    if class_node is None:
+        reader.problem(node, "expected a mapping with `class`")
+        return
+    found = find_entry(class_node, "class", reader, [])
+    if not isinstance(found, tuple):
+        return
+    if found[0].target is not type(value):
+        reader.problem(
+            class_node, f"holds the state of a {found[0].name}, but this graph has a {type(value).__name__} here"
+        )
+        return
+    restore_states(value, plan_of(type(value)), *found, node, reader, complete=True, covered=covered)
+
+
+def read_state(folder: Path) -> dict[str, Node]:
+    """The entries of a folder's state file, once its seal was checked."""
+    path = folder / STATE
+    if not folder.is_dir():
+        raise StorageError(f"{folder} does not exist or is not a folder.")
+    content = files.read_file(path, MAX_BYTES)
+    body, mark, seal = content.rpartition(_SEAL.encode())
+    if not mark or seal.decode(errors="replace").rstrip("\n") != hashlib.sha256(body).hexdigest():
+        raise StorageError(
+            f"{path} is torn or was changed after it was saved: its last line does not match its content."
+        )
+    reader = Reader(str(path))
+    node = parse(body, str(path))
+    state = mapping_items(node, reader) if is_mapping(node) else {}
+    reader.raise_problems()
+    complete = (
+        set(state) == {"format", "files", "objects"} and is_mapping(state["files"]) and is_mapping(state["objects"])
+    )
+    if not complete or {str(key.value) for key, _ in state["files"].value} != {GRAPH, TENSORS}:
+        said = f"does not hold exactly `format`, `files` ({GRAPH}, {TENSORS}) and `objects`"
+        raise ConfigError([Problem(said, source=str(path))])
+    if state["format"].value != str(FORMAT):
+        raise ConfigError(
+            [Problem(f"is of format {state['format'].value}, this package reads {FORMAT}", source=str(path))]
+        )
+    return state
+
+
+def _check_hash(path: Path, found: str, state: dict[str, Node]) -> None:
+    if not any(key.value == path.name and value.value == found for key, value in state["files"].value):
+        raise StorageError(
+            f"{path} is torn or was changed after it was saved (its SHA-256 is not the one in {STATE}). "
+            f"Use another checkpoint."
+        )
+
+
+def _text(value: str) -> ScalarNode:
+    return ScalarNode(STR, value)

@@ -1,0 +1,156 @@
+"""ProgressBar and PrintMetrics: what people read while a run goes on."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_run import TinyLoader, make_trainer, whole_and_resumed
+
+from sonosco_like.callbacks.pace import Pace
+from sonosco_like.callbacks.progress import PrintMetrics, ProgressBar
+from sonosco_like.serialization import serializable
+
+IN_A_TERMINAL = """
+from tiny_run import make_trainer
+from sonosco_like.callbacks.progress import ProgressBar
+{before}
+make_trainer(ProgressBar(refresh=0.0), *{callbacks}).start_training()
+"""
+
+
+@serializable
+class LoaderWithoutLength:
+    """Batches nobody has counted."""
+
+    def __iter__(self):
+        yield from TinyLoader()
+
+
+def in_a_terminal(callbacks="[]", before=""):
+    """What a run writes to a real terminal, and its exit code."""
+    main, side = pty.openpty()
+    code = IN_A_TERMINAL.format(callbacks=callbacks, before=before)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent), "COLUMNS": "160"}
+    environment |= {"TERM": "xterm-256color"}
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=side, stdout=side, env=environment)
+    os.close(side)
+    written = b""
+    while True:
+        try:
+            chunk = os.read(main, 65536)
+        except OSError:  # how a pseudo-terminal says that nobody writes any more
+            break
+        if not chunk:
+            break
+        written += chunk
+    os.close(main)
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written.decode()), process.wait(), written
+
+
+def test_without_a_terminal_there_are_plain_lines(capfd):
+    make_trainer(ProgressBar(every="1ba")).start_training()
+    lines = capfd.readouterr().err.splitlines()
+    assert not any("\x1b" in line or "\r" in line for line in lines)
+    assert lines[0].startswith("epoch 1/3, step 1/4, loss ")
+    assert re.search(r"wer \d+\.\d %.*, \d+ s audio/s, [\d:]+ left", lines[-1])
+    assert sum("done" in line for line in lines) == 3
+
+
+def test_lines_come_at_the_interval_and_at_validations_and_epoch_ends(capfd):
+    make_trainer(ProgressBar(every="3ba"), test_step=None).start_training()
+    places = [re.match(r"epoch (\d)/3, step (\d)/4(, done)?", line) for line in capfd.readouterr().err.splitlines()]
+    assert [(m[1], m[2], bool(m[3])) for m in places if m] == [
+        ("1", "3", False), ("1", "4", False), ("1", "4", True),
+        ("2", "2", False), ("2", "4", False), ("2", "4", True),
+        ("3", "1", False), ("3", "4", False), ("3", "4", False), ("3", "4", True),
+    ]  # fmt: skip
+
+
+def test_a_terminal_shows_bars_for_training_and_validation():
+    text, code, raw = in_a_terminal()
+    assert code == 0, text
+    assert b"\x1b[" in raw
+    assert re.search(r"epoch 1/3 .*4/4 loss ", text)
+    assert re.search(r"validation .*2/2", text)
+    assert re.search(r"val_wer \d+\.\d %, \d+ s audio/s, [\d:]+ left", text)
+    assert text.count(", done, ") == 3
+
+
+def test_the_terminal_is_given_back_after_an_error():
+    before = "def fail(epoch, step, performance_measures, context):\n    raise RuntimeError('broken')"
+    text, code, raw = in_a_terminal("[fail]", before)
+    assert code == 1
+    assert "RuntimeError: broken" in text
+    assert raw.count(b"\x1b[?25l") == raw.count(b"\x1b[?25h") == 1  # the cursor was hidden, and is shown again
+
+
+def test_loaders_without_a_length_have_no_time_left(capfd):
+    loaders = {"train_data_loader": LoaderWithoutLength(), "val_data_loader": None}
+    make_trainer(ProgressBar(every="1ba"), **loaders).start_training()
+    lines = capfd.readouterr().err
+    assert "epoch 1/3, step 1, loss" in lines
+    assert "left" not in lines
+
+
+def test_measures_are_read_only_when_they_are_shown(capfd):
+    reads = []
+    trainer = make_trainer(ProgressBar(every="4ba"), val_data_loader=None, epochs=1)
+    measures = trainer.performance_measures.training
+    numbers = measures._numbers
+    measures._numbers = lambda: reads.append(trainer.global_step) or numbers()
+    trainer.start_training()
+    assert set(reads) == {4}
+
+
+def test_a_bar_changes_nothing_of_the_run(tmp_path, capfd):
+    whole, resumed = whole_and_resumed(5, tmp_path, ProgressBar(every="1ba"))
+    assert dict(whole.performance_measures) == dict(resumed.performance_measures)
+    assert re.search(r"epoch 2/3, step 2/4.*\n(?!epoch 2/3, step 1)", capfd.readouterr().err)
+
+
+def test_metrics_are_printed_after_each_epoch(capfd):
+    trainer = make_trainer(PrintMetrics())
+    trainer.start_training()
+    lines = capfd.readouterr().out.splitlines()
+    assert [line[:10] for line in lines] == ["epoch 1/3:", "epoch 2/3:", "epoch 3/3:"]
+    measures = trainer.performance_measures
+    assert f"val_loss {measures['val_loss']:.4g}" in lines[-1]
+    assert f"val_wer {100 * measures['val_word_error_rate']:.1f} %" in lines[-1]
+    assert f"token_accuracy {measures['token_accuracy']:.4g}" in lines[-1]
+
+
+class Place:
+    """Where a run is, as far as the time left depends on it."""
+
+    epochs, epoch, batches_done, global_step, seconds = 2, 0, 1, 1, 3.0
+    train_data_loader = TinyLoader(batches=10)
+    max_duration: str | None = None
+
+
+@pytest.mark.parametrize(
+    ("max_duration", "seconds"), [(None, 19 * 2.0), ("5ba", 4 * 2.0), ("10s", 7.0), ("1h", 19 * 2.0), ("1s", 0.0)]
+)
+def test_time_left_follows_from_what_ends_first(max_duration, seconds, monkeypatch):
+    clock = iter([100.0, 102.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    pace = Pace()
+    pace.add(object())
+    place = Place()
+    place.max_duration = max_duration
+    assert pace.seconds_left(place) == pytest.approx(seconds)
+
+
+def test_the_rate_leaves_validations_out(monkeypatch):
+    clock = iter([0.0, 2.0, 8.0, 10.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    pace = Pace()
+    pace.add(next(iter(TinyLoader())))
+    pace.pause()
+    pace.go_on()
+    assert pace.audio_per_second == pytest.approx(2.2 / 4.0)

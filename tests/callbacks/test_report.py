@@ -1,0 +1,119 @@
+"""RunReport: a page that is complete by itself."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import pytest
+from tiny_run import make_trainer, whole_and_resumed
+
+from sonosco_like.callbacks.logging_measures import LogMeasures
+from sonosco_like.callbacks.report import RunReport
+from sonosco_like.callbacks.report_page import Page, Utterance
+from sonosco_like.errors import UsageError
+from sonosco_like.metrics import count_errors, words_of
+
+
+class Reader(HTMLParser):
+    """Texts of a page, and what it would fetch or run."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.texts, self.fetched, self.tags = [], [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.fetched += [value for name, value in attributes if name in ("src", "href") and value]
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+
+def report_of(tmp_path, **fields):
+    trainer = make_trainer(LogMeasures(), report := RunReport(folder=tmp_path, **fields))
+    trainer.start_training()
+    return Reader((tmp_path / "report.html").read_text()), trainer, report
+
+
+def page_with(**fields):
+    empty = {"title": "t", "facts": {}, "measures": [], "figure": None, "worst": [], "texts": {}}
+    return Reader(Page(**{**empty, "seconds_in_callbacks": {}, **fields}).html())
+
+
+def test_a_report_has_measures_curves_config_and_facts(tmp_path):
+    page, trainer, _ = report_of(tmp_path)
+    measures = trainer.performance_measures
+    assert f"{measures['val_loss']:.4g}" in page.text
+    assert f"{100 * measures['val_word_error_rate']:.1f} %" in page.text
+    assert "class: ModelTrainer" in page.text
+    assert "epochs 3 of 3" in page.text
+    assert "steps 12" in page.text
+    assert "LogMeasures" in page.text
+    assert {"svg", "path", "pre", "table"} <= page.tags
+
+
+def test_a_report_needs_nothing_else(tmp_path):
+    page, _, _ = report_of(tmp_path)
+    assert [place for place in page.fetched if not place.startswith("#")] == []
+    assert page.tags.isdisjoint({"script", "link", "img", "iframe"})
+
+
+def test_the_worst_utterances_of_the_last_validation_are_compared_word_by_word(tmp_path):
+    page, trainer, report = report_of(tmp_path, worst=2)
+    predictions = [(p.id, p.reference, p.hypothesis) for p in trainer.predict(trainer.val_data_loader)]
+    errors = {each: count_errors(words_of(each[1]), words_of(each[2])).errors for each in predictions}
+    worst = sorted((each for each in predictions if errors[each]), key=lambda each: -errors[each])[:2]
+    assert report.heard == worst
+    assert worst[0][0] in page.text
+
+
+def test_predictions_outside_a_validation_are_not_reported(tmp_path):
+    report = RunReport()
+    judged = SimpleNamespace(hypothesis_texts=["x"], batch=SimpleNamespace(ids=["u"], texts=["y"]))
+    report.on_prediction_end(SimpleNamespace(result=judged))
+    assert report.heard == []
+
+
+def test_what_differs_between_said_and_heard_is_marked():
+    text = Page("t", {}, [], None, [Utterance("u1", "one two three", "one too three four")], {}, {}).html()
+    expected = 'one <span class="deletion">two</span> <span class="insertion">too</span> three'
+    assert f'{expected} <span class="insertion">four</span>' in text
+
+
+def test_environment_and_config_of_the_run_folder_are_shown(tmp_path):
+    (tmp_path / "environment.yaml").write_text("torch: 2.13.0\n")
+    (tmp_path / "config.yaml").write_text("class: Experiment\nname: tiny\n")
+    trainer = make_trainer(LogMeasures(), RunReport())
+    trainer.experiment = SimpleNamespace(name="tiny <run>", folder=tmp_path)
+    trainer.start_training()
+    page = Reader((tmp_path / "report.html").read_text())
+    assert "torch: 2.13.0" in page.text
+    assert "class: Experiment name: tiny" in page.text
+    assert "tiny <run>" in page.text
+
+
+def test_what_a_run_says_cannot_become_markup():
+    evil = "<script>alert(1)</script>"
+    page = page_with(
+        title=evil, facts={evil: evil}, worst=[Utterance(evil, evil, "a")], texts={evil: evil},
+        seconds_in_callbacks={evil: 1.0},
+    )  # fmt: skip
+    assert "script" not in page.tags
+    assert page.text.count("alert(1)") >= 6
+
+
+def test_a_resumed_run_has_the_same_report_but_for_the_clock(tmp_path):
+    whole, resumed = whole_and_resumed(10, tmp_path, LogMeasures(), RunReport(folder=tmp_path))
+    assert resumed.callbacks[1].heard == whole.callbacks[1].heard
+    assert resumed.callbacks[1].curves == whole.callbacks[1].curves
+
+
+def test_a_negative_number_of_utterances_is_refused():
+    with pytest.raises(UsageError, match="must not be negative, got -1"):
+        RunReport(worst=-1)

@@ -1,0 +1,229 @@
+"""Callbacks that end a training, in real runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_run import TinyLoader, constant_error, constant_score, differences, make_trainer, whole_and_resumed
+
+from sonosco_like.callbacks import AllPredictionsSame, EarlyStopping, TerminateOnNaN, ThresholdStopper
+from sonosco_like.decoding import GreedyCTCDecoder
+from sonosco_like.errors import UsageError
+from sonosco_like.events import CallbackError, Stop
+from sonosco_like.serialization import load, serializable
+
+METRICS = SimpleNamespace(metrics=[constant_error, constant_score], global_step=0)
+
+
+def evaluations_until_stop(stopper, values):
+    """How many of the values are evaluated until the stopper has enough; None if it never has."""
+    for count, value in enumerate(values, 1):
+        try:
+            stopper.evaluated(value, METRICS)
+        except Stop:
+            return count
+    return None
+
+
+# EarlyStopping
+
+
+@pytest.mark.parametrize("monitor", ["val_constant_error", "val_constant_score"])
+def test_a_constant_metric_stops_the_training(monitor):
+    trainer = make_trainer(EarlyStopping(monitor=monitor, patience=3), metrics=[constant_error, constant_score])
+    trainer.start_training()
+    assert trainer.global_step == 8  # validations after 2, 4, 6, 8 batches: the first is the best, three do not improve
+
+
+def test_a_measure_of_the_training_is_evaluated_once_an_epoch():
+    trainer = make_trainer(EarlyStopping(monitor="constant_error", patience=1), metrics=[constant_error], epochs=9)
+    trainer.start_training()
+    assert (trainer.epoch, trainer.global_step) == (2, 8)
+
+
+@given(
+    values=st.lists(st.integers(0, 20).map(float), max_size=20),
+    patience=st.integers(1, 4),
+    min_delta=st.sampled_from([0.0, 1.0, 3.5]),
+)
+def test_it_stops_after_patience_evaluations_without_an_improvement(values, patience, min_delta):
+    expected, best, waited = None, math.inf, 0
+    for count, value in enumerate(values, 1):
+        waited = 0 if best - value > min_delta else waited + 1
+        best = value if waited == 0 else best
+        if waited == patience:
+            expected = count
+            break
+    lower = EarlyStopping(monitor="val_constant_error", patience=patience, min_delta=min_delta)
+    higher = EarlyStopping(monitor="val_constant_score", patience=patience, min_delta=min_delta)
+    assert evaluations_until_stop(lower, values) == expected
+    assert evaluations_until_stop(higher, [-value for value in values]) == expected
+
+
+def test_nan_is_no_improvement():
+    stopper = EarlyStopping(monitor="val_constant_error", patience=2)
+    assert evaluations_until_stop(stopper, [math.nan, math.nan]) == 2
+    assert stopper.best is None
+
+
+def test_two_stoppers_keep_their_own_counts_over_a_resume(tmp_path):
+    stoppers = [EarlyStopping(monitor="val_constant_error", patience=5), EarlyStopping(monitor="loss", patience=9)]
+    whole, resumed = whole_and_resumed(5, tmp_path, *stoppers, metrics=[constant_error])
+    assert whole.global_step == resumed.global_step == 12
+    assert differences(whole, resumed) == []
+    middle = load(tmp_path / "at-5")
+    assert [stopper.waited for stopper in middle.callbacks[:2]] == [1, 0]
+
+
+def test_the_reason_names_the_measure_and_the_best_step(caplog):
+    trainer = make_trainer(EarlyStopping(monitor="val_constant_error", patience=1), metrics=[constant_error])
+    with caplog.at_level(logging.INFO):
+        trainer.start_training()
+    assert "val_constant_error was best at step 2: 1, and has not improved in 1 evaluations since" in caplog.text
+
+
+def test_a_measure_that_nobody_computes_is_refused_at_the_start():
+    trainer = make_trainer(EarlyStopping(monitor="val_word_eror_rate"))
+    with pytest.raises(UsageError, match="did you mean 'val_word_error_rate'"):
+        trainer.start_training()
+    assert trainer.global_step == 0
+
+
+@pytest.mark.parametrize("fields", [{"patience": 0}, {"min_delta": -1.0}])
+def test_impossible_settings_of_early_stopping_are_refused(fields):
+    with pytest.raises(UsageError, match="must be at least 1 evaluation"):
+        EarlyStopping(**fields)
+
+
+# ThresholdStopper
+
+
+@pytest.mark.parametrize(
+    ("monitor", "threshold", "steps"),
+    [
+        ("val_constant_error", 1.0, 2),
+        ("val_constant_error", 0.99, 12),
+        ("val_constant_score", 0.5, 2),
+        ("val_constant_score", 0.51, 12),
+        ("constant_score", 0.4, 4),
+    ],
+)
+def test_it_stops_at_the_threshold_in_the_direction_of_the_metric(monitor, threshold, steps):
+    metrics = [constant_error, constant_score]
+    trainer = make_trainer(ThresholdStopper(monitor=monitor, threshold=threshold), metrics=metrics)
+    trainer.start_training()
+    assert trainer.global_step == steps
+
+
+# TerminateOnNaN
+
+
+@serializable
+def spoiled_loss(output, batch):
+    """A loss that is not finite on the third batch of the first epoch."""
+    loss = output.ctc_logits_BSV.square().mean()
+    return loss * SPOIL if "u2-0" in batch.ids else loss
+
+
+SPOIL = math.nan
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_loss_that_is_not_finite_ends_the_run_before_the_weights_are_touched(value, monkeypatch, caplog):
+    monkeypatch.setattr(__import__(__name__), "SPOIL", value)
+    trainer = make_trainer(TerminateOnNaN(), loss=spoiled_loss, val_data_loader=None)
+    steps = []
+    trainer.add_callback(("optimizer_step_end", lambda moment: steps.append(moment.context.step)))
+    with caplog.at_level(logging.INFO):
+        trainer.start_training()
+    assert steps == [0, 1]
+    assert f"the loss is {value} on the utterances u2-0, u2-1" in caplog.text
+    assert all(bool(torch.isfinite(parameter).all()) for parameter in trainer.model.parameters())
+
+
+def test_a_finite_loss_goes_on():
+    trainer = make_trainer(TerminateOnNaN())
+    trainer.start_training()
+    assert trainer.global_step == 12
+
+
+# AllPredictionsSame
+
+
+@serializable
+class Parrot(GreedyCTCDecoder):
+    """Hears the same texts whatever is said."""
+
+    says: list[str]
+
+    def texts(self, output, vocabulary, *, model=None):
+        return self.says
+
+
+@pytest.mark.parametrize(
+    ("says", "steps"),
+    [(["", ""], 4), (["a b", "a b"], 4), (["a", ""], 4), (["a", "b"], 12)],
+)
+def test_a_model_that_hears_one_text_or_nothing_is_stopped(says, steps):
+    trainer = make_trainer(AllPredictionsSame(patience=2), decoder=Parrot(says=says))
+    trainer.start_training()
+    assert trainer.global_step == steps
+
+
+@serializable
+class SayingOneThing(TinyLoader):
+    """Utterances that all say the same."""
+
+    def __iter__(self):
+        for batch in super().__iter__():
+            yield dataclasses.replace(batch, texts=["b"] * len(batch))
+
+
+@pytest.mark.parametrize(("says", "steps"), [(["b", "b"], 12), (["", ""], 4)])
+def test_where_all_say_the_same_one_text_is_right_and_silence_is_not(says, steps):
+    loader = SayingOneThing(batches=2)
+    trainer = make_trainer(AllPredictionsSame(patience=2), decoder=Parrot(says=says), val_data_loader=loader)
+    trainer.start_training()
+    assert trainer.global_step == steps
+
+
+def test_it_can_warn_instead(caplog):
+    trainer = make_trainer(AllPredictionsSame(patience=5, stop=False), decoder=Parrot(says=["", ""]))
+    trainer.start_training()
+    assert trainer.global_step == 12
+    assert [record.message for record in caplog.records if "Collapsed" in record.message] == [
+        "Collapsed: all that the model hears is '', in 5 validations in a row.",
+        "Collapsed: all that the model hears is '', in 6 validations in a row.",
+    ]
+
+
+def test_evaluations_on_the_side_are_not_counted():
+    def evaluate(moment):
+        moment.context.decoder.says = ["a", "b"]
+        moment.context.evaluate(moment.context.train_data_loader)
+        moment.context.decoder.says = ["", ""]
+
+    trainer = make_trainer(("validation_end", evaluate), AllPredictionsSame(patience=2), decoder=Parrot(says=["", ""]))
+    trainer.start_training()
+    assert trainer.global_step == 4
+
+
+def test_how_often_it_collapsed_survives_a_resume(tmp_path):
+    watcher = AllPredictionsSame(patience=4)
+    whole, resumed = whole_and_resumed(5, tmp_path, watcher, decoder=Parrot(says=["", ""]))
+    assert whole.global_step == resumed.global_step == 8
+    assert load(tmp_path / "at-5").callbacks[0].in_a_row == 2
+
+
+@pytest.mark.parametrize("fields", [{"metrics": [constant_error]}, {"val_data_loader": None}])
+def test_a_run_that_decodes_nothing_is_refused_at_the_start(fields):
+    trainer = make_trainer(AllPredictionsSame(), **fields)
+    with pytest.raises(CallbackError, match=r"AllPredictionsSame failed at attach: UsageError: .* decodes none"):
+        trainer.start_training()

@@ -1,0 +1,76 @@
+"""The `sonosco` command itself: quick to answer, and readable when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+
+from sonosco_like import cli
+from sonosco_like.cli import run
+from sonosco_like.errors import ConfigError, Problem, StorageError, UsageError
+
+
+def test_help_answers_without_importing_anything_heavy(run_python):
+    code = (
+        "import sys\nfrom sonosco_like.cli import run\ncode = run(['--help'])\n"
+        "heavy = {'torch', 'torchaudio', 'numpy', 'librosa', 'pyarrow', 'scipy', 'matplotlib'} & set(sys.modules)\n"
+        "print(code, sorted(heavy))"
+    )
+    done = run_python(code)
+    assert done.stdout.splitlines()[-1] == "0 []", done.stderr
+
+
+def test_the_module_and_the_command_are_the_same():
+    done = subprocess.run(
+        [sys.executable, "-m", "sonosco_like", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("sonosco, version ")
+
+
+def test_schema_prints_json(capsys):
+    assert run(["schema", "--indent", "0"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert "AdamW" in printed["$defs"]
+
+
+def test_a_misspelt_command_gets_a_suggestion(capsys):
+    assert run(["shema"]) == 2
+    assert "There is no command 'shema'; did you mean 'schema'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (UsageError("`epochs` must be positive."), 2, "Error: `epochs` must be positive."),
+        (ConfigError([Problem("bad", "a.b", "f.yaml", 3)]), 2, "Error: f.yaml:3: a.b: bad"),
+        (ConfigError([Problem("x", source="f"), Problem("y", source="f")]), 2, "Error: 2 problems:\nf: x\nf: y"),
+        (StorageError("disk full"), 1, "Error: disk full"),
+        (KeyError("oops"), 1, "This should not have happened"),
+        (click.exceptions.Abort(), 130, "Interrupted."),
+    ],
+)
+def test_what_goes_wrong_is_said_in_a_line_and_by_the_exit_code(error, code, said, capsys, monkeypatch):
+    @click.command()
+    def failing() -> None:
+        raise error
+
+    monkeypatch.setattr(cli.sonosco, "get_command", lambda context, name: failing)
+    assert run(["schema"]) == code
+    written = capsys.readouterr().err
+    assert said in written
+    assert "Traceback" not in written
+
+
+def test_debug_shows_the_traceback(capsys, monkeypatch):
+    @click.command()
+    def failing() -> None:
+        raise UsageError("no")
+
+    monkeypatch.setattr(cli.sonosco, "get_command", lambda context, name: failing)
+    assert run(["--debug", "schema"]) == 2
+    assert "Traceback" in capsys.readouterr().err

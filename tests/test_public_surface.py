@@ -1,0 +1,60 @@
+"""The public surface is what this frozen list says; a change here is a change of the contract."""
+
+from __future__ import annotations
+
+import click
+
+import sonosco_like
+from sonosco_like.cli import sonosco
+
+NAMES = [
+    "AbstractCallback", "Event", "Experiment", "ModelTrainer", "Stop", "__version__",
+    "diff", "dumps", "load", "loads", "save", "serializable", "state",
+]  # fmt: skip
+
+COMMANDS = {
+    "data an4": ["--force", "--help", "--seed", "--source", "FOLDER"],
+    "data common-voice": ["--force", "--help", "--language", "--seed", "--source", "FOLDER"],
+    "data librispeech": ["--force", "--help", "--part", "--seed", "--source", "FOLDER"],
+    "data manifest": ["--force", "--help", "--output", "--speaker", "FOLDER"],
+    "data merge": ["--force", "--help", "--output", "SOURCES"],
+    "data split": ["--by", "--force", "--help", "--seed", "--shares", "FOLDER", "SOURCE"],
+    "data stats": ["--alphabet", "--fastest", "--force", "--help", "--json", "--picture", "--slowest", "SOURCE"],
+    "data synth": ["--force", "--help", "--kind", "--minutes", "--seed", "--variety", "--workers", "FOLDER"],
+    "data tedlium": ["--force", "--help", "--seed", "--source", "FOLDER"],
+    "data voxforge": ["--force", "--help", "--seed", "--source", "--submissions", "FOLDER"],
+    "diff": ["--help", "A", "B"],
+    "resume": ["--help", "--import", "RUN_DIR"],
+    "schema": ["--help", "--indent"],
+    "train": ["--config", "--help", "--import", "--resume", "--run-dir", "--set", "--test", "--train", "--val"],
+    "verify-resume": ["--config", "--help", "--import", "--keep", "--kills", "--set"],
+}
+
+
+def _commands(group: click.Group, prefix: str = "") -> dict[str, list[str]]:
+    found = {}
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            found |= _commands(command, f"{prefix}{name} ")
+            continue
+        parameters = command.get_params(context)
+        options = [max(p.opts, key=len) if isinstance(p, click.Option) else p.name.upper() for p in parameters]
+        found[prefix + name] = sorted(options)
+    return found
+
+
+def test_the_package_offers_exactly_these_names():
+    assert sorted(sonosco_like.__all__) == sorted(NAMES)
+    for name in NAMES:
+        assert getattr(sonosco_like, name) is not None
+
+
+def test_the_command_line_offers_exactly_these_commands_and_options():
+    assert _commands(sonosco) == COMMANDS
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    assert not hasattr(sonosco_like, "no_such_name")
+    assert "serializable" in dir(sonosco_like)
