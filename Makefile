@@ -9,12 +9,12 @@ export OMP_NUM_THREADS ?= 1
 export PYTHONHASHSEED ?= random
 
 .DEFAULT_GOAL := help
-.PHONY: help install train check lint types test test-all bench docs clean
+.PHONY: help install browser train check lint types test test-all bench docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
 
-install: $(INSTALLED)  ## create .venv and install everything; instant when nothing changed
+install: $(INSTALLED) browser  ## create .venv and install everything; instant when nothing changed
 
 $(INSTALLED): setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.10 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 10) else None'
@@ -22,7 +22,16 @@ $(INSTALLED): setup.py constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs,bpe,decode,remote,export,wandb,mlflow]'
 	@touch $@
 
-train: install  ## train the default recogniser on speech made on the spot
+# Dashboards are tested in a real browser, Debian's; without it these tests are skipped and say so.
+browser:
+	@command -v chromium >/dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing chromium for the tests of dashboards"; \
+		apt-get install -y -qq --no-install-recommends chromium >/dev/null 2>&1 || \
+		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 || \
+		echo "chromium could not be installed: tests that need a browser will be skipped"; \
+	else echo "there is no chromium, and only root can install it: tests that need a browser will be skipped"; fi
+
+train: $(INSTALLED)  ## train the default recogniser on speech made on the spot
 	$(BIN)/sonosco train --config configs/las.yaml
 
 lint: install

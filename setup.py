@@ -23,10 +23,11 @@ EXTRAS = {
         "jsonschema>=4.21",
         "kaldi-native-fbank>=1.20",
         "mypy>=1.10",
+        "playwright>=1.45",
         "pytest>=8",
         "pytest-xdist>=3.5",
         "ruff>=0.6",
-        "tensorboard>=2.16",
+        "torchmetrics>=1.4",
         "types-PyYAML",
     ],
 }
@@ -40,7 +41,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=find_packages(include=["sonosco_like", "sonosco_like.*"]),
-    package_data={"sonosco_like": ["py.typed"]},
+    package_data={"sonosco_like": ["py.typed", "tensorboard_plugin/static/*"]},
     install_requires=[
         "click>=8.1",
         "espeakng-loader>=0.2.4",
@@ -56,11 +57,15 @@ setup(
         "scipy>=1.10",
         "soundfile>=0.12",
         "soxr>=0.3.7",
+        "tensorboard>=2.16",
         "tensorboardX>=2.6",
         "torch>=2.4",
         "torchaudio>=2.4",
         "typing_extensions>=4.9",
     ],
     extras_require=EXTRAS,
-    entry_points={"console_scripts": ["sonosco = sonosco_like.cli:main"]},
+    entry_points={
+        "console_scripts": ["sonosco = sonosco_like.cli:main"],
+        "tensorboard_plugins": ["sonosco_transcripts = sonosco_like.tensorboard_plugin.plugin:TranscriptsPlugin"],
+    },
 )

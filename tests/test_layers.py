@@ -16,10 +16,11 @@ LAYERS = {
     1: {"serialization", "events", "torchaudio_import"},
     2: {"data", "models"},
     3: {"decoding", "losses", "metrics", "optim"},
-    4: {"training", "callbacks", "evaluation", "inference", "server", "tensorboard_plugin"},
-    5: {"catalog"},
-    6: {"cli", "__init__"},
-    7: {"__main__"},
+    4: {"inference"},
+    5: {"training", "callbacks", "evaluation", "server", "tensorboard_plugin"},
+    6: {"catalog"},
+    7: {"cli", "__init__"},
+    8: {"__main__"},
 }
 LAYER_OF = {room: layer for layer, rooms in LAYERS.items() for room in rooms}
 

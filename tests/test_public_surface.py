@@ -8,11 +8,12 @@ import sonosco_like
 from sonosco_like.cli import sonosco
 
 NAMES = [
-    "AbstractCallback", "Event", "Experiment", "ModelTrainer", "Stop", "__version__",
-    "diff", "dumps", "load", "loads", "save", "serializable", "state",
+    "AbstractCallback", "Event", "Experiment", "ModelEvaluator", "ModelTrainer", "Stop", "__version__",
+    "diff", "dumps", "load", "load_transcriber", "loads", "save", "serializable", "state",
 ]  # fmt: skip
 
 COMMANDS = {
+    "check": ["--config", "--help", "--import", "--set", "--test", "--train", "--val"],
     "data an4": ["--force", "--help", "--seed", "--source", "FOLDER"],
     "data common-voice": ["--force", "--help", "--language", "--seed", "--source", "FOLDER"],
     "data librispeech": ["--force", "--help", "--part", "--seed", "--source", "FOLDER"],
@@ -24,11 +25,22 @@ COMMANDS = {
     "data tedlium": ["--force", "--help", "--seed", "--source", "FOLDER"],
     "data voxforge": ["--force", "--help", "--seed", "--source", "--submissions", "FOLDER"],
     "diff": ["--help", "A", "B"],
-    "resume": ["--help", "--import", "RUN_DIR"],
+    "evaluate": [
+        "--against", "--batch-seconds", "--beam", "--bootstraps", "--ctc-weight", "--decode", "--device", "--errors",
+        "--help", "--hot-word", "--hot-word-bonus", "--html", "--import", "--json", "--lm", "--lm-weight", "--manifest",
+        "--seed", "--word-bonus", "--workers", "--worst", "RUN",
+    ],
+    "resume": ["--help", "--import", "--run-dir", "--set", "RUN_DIR"],
+    "runs": ["--help", "--json", "--sort", "FOLDER"],
     "schema": ["--help", "--indent"],
     "train": ["--config", "--help", "--import", "--resume", "--run-dir", "--set", "--test", "--train", "--val"],
+    "transcribe": [
+        "--beam", "--ctc-weight", "--decode", "--device", "--format", "--help", "--hot-word", "--hot-word-bonus",
+        "--import", "--json", "--lm", "--lm-weight", "--longest", "--n-best", "--output", "--overlap", "--word-bonus",
+        "AUDIO", "RUN",
+    ],
     "verify-resume": ["--config", "--help", "--import", "--keep", "--kills", "--set"],
-}
+}  # fmt: skip
 
 
 def _commands(group: click.Group, prefix: str = "") -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from sonosco_like.callbacks.intervals import share_done
+from sonosco_like.callbacks.intervals import has_lasted
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback, Duration, Moment
 from sonosco_like.serialization import serializable
@@ -26,6 +26,7 @@ class DisableSoftWindowAttention(AbstractCallback):
 
     def __post_init__(self) -> None:
         self._after = Duration.parse(self.after)
+        self._enabled = True
 
     def on_training_start(self, moment: Moment) -> None:
         """Refuse a model that has no window to turn off."""
@@ -35,22 +36,14 @@ class DisableSoftWindowAttention(AbstractCallback):
                 "give its attention decoder a `window_sigma`, or leave this callback out."
             )
 
-    def on_epoch_start(self, moment: Moment) -> None:
-        """Turn the window off if the time has come."""
-        self._disable_if_due(moment.context)
-
     def on_batch_start(self, moment: Moment) -> None:
-        """Turn the window off if the time has come, unless that is told in epochs."""
-        if self._after.unit != "ep":
-            self._disable_if_due(moment.context)
-
-    def _disable_if_due(self, context: Any) -> None:
-        if not self._after.reached(context.epoch, context.global_step, context.seconds, share_done(context)):
-            return
-        for decoder in _windowed(context.model):
-            if decoder.soft_window:
-                decoder.soft_window = False
-                logger.info("Soft window of attention turned off at step %d.", context.global_step)
+        """Turn the window off if the time has come."""
+        if self._enabled and has_lasted(self._after, moment.context):
+            self._enabled = False
+            for decoder in _windowed(moment.context.model):
+                if decoder.soft_window:
+                    decoder.soft_window = False
+                    logger.info("Soft window of attention turned off at step %d.", moment.context.global_step)
 
 
 def _windowed(model: nn.Module) -> list[Any]:

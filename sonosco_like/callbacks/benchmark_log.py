@@ -51,7 +51,6 @@ class BenchmarkLog(WritesFiles, Watcher):
         if self._file is not None:
             return
         context = moment.context
-        self._lower = lower_is_better(self.monitor, context)
         path = self.place(context)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("ab")
@@ -60,6 +59,7 @@ class BenchmarkLog(WritesFiles, Watcher):
     def on_training_start(self, moment: Moment) -> None:
         """The run starts, or goes on."""
         context = moment.context
+        self._lower = lower_is_better(self.monitor, context)
         if context.global_step:
             self._write("run_resume", "POINT_IN_TIME", context, context.global_step)
             return

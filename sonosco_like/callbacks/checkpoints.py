@@ -2,45 +2,174 @@
 
 from __future__ import annotations
 
+import logging
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sonosco_like.events import AbstractCallback, Duration, Moment
+from sonosco_like.callbacks.directions import lower_is_better
+from sonosco_like.callbacks.intervals import Every, epoch_is_over
+from sonosco_like.errors import UsageError
+from sonosco_like.events import AbstractCallback, Moment
 from sonosco_like.serialization import serializable, state
+
+logger = logging.getLogger(__name__)
 
 
 @serializable
 class ModelCheckpoint(AbstractCallback):
-    """Saves the whole trainer every so often, and keeps the last few.
+    """Saves the whole trainer, keeps what is wanted of it, and deletes the rest when a newer one is on disk.
 
-    `every` is a number of epochs, batches or minutes (`1ep`, `200ba`, `10min`). `keep_last` checkpoints stay; older
-    ones are deleted when a newer one is on disk.
+    A checkpoint is taken `every` so many epochs, batches or minutes (`1ep`, `200ba`, `10min`); the last `keep_last` of
+    these stay. With `monitor`, one is also taken whenever that measure is evaluated and is among the `keep_best` best
+    so far; which way is better is declared by the metric. `best` in the run folder names the best one. With
+    `save_at_end` one more is taken at the end, and with `restore_best` the model then gets the weights of the best.
+
+    What is kept depends on the steps and measures of the run, and not on when the disk was done, nor on interruptions.
+    Several of these in one trainer keep what any of them wants. The newest checkpoint stays in any case.
     """
 
     order: int = 1000
-    every: str = "1ep"
+    every: str | None = "1ep"
+    monitor: str | None = None
     keep_last: int = 2
-    saved_at_seconds: float = state(0.0)
+    keep_best: int = 1
+    save_at_end: bool = True
+    restore_best: bool = False
+    recent: list[int] = state([])
+    best: dict[int, float] = state({})
 
     def __post_init__(self) -> None:
-        self._every = Duration.parse(self.every)
+        if self.keep_last < 0 or self.keep_best < 1:
+            raise UsageError(
+                f"`keep_last` must not be negative and `keep_best` be at least 1, "
+                f"got {self.keep_last} and {self.keep_best}."
+            )
+        if self.restore_best and self.monitor is None:
+            raise UsageError("`restore_best` needs a measure to tell the best by: give a `monitor`, such as val_loss.")
+        self._every = Every(self.every) if self.every is not None else None
+        self._is_ending = False
+        self._asked_at: int | None = None
+
+    def measures_needed(self) -> Iterable[str]:
+        """The measure it ranks by."""
+        return () if self.monitor is None else (self.monitor,)
+
+    def steps_wanted(self) -> set[int]:
+        """The steps of the checkpoints that it wants to keep."""
+        return {*self.recent, *self.best}
+
+    # Decisions: in the training thread, before the checkpoint is taken, which therefore knows of them
 
     def on_batch_end(self, moment: Moment) -> None:
-        """Ask for a checkpoint after so many batches or seconds."""
-        context = moment.context
-        if self._every.unit == "ba" and context.global_step % int(self._every.value) == 0:
-            context.save_checkpoint()
-        elif self._every.unit == "s" and context.seconds - self.saved_at_seconds >= self._every.value:
-            self.saved_at_seconds = context.seconds
-            context.save_checkpoint()
+        """Take a checkpoint after so many batches or minutes."""
+        if self._every is not None and self._every.after_batch(moment.context):
+            self._take(moment.context)
+
+    def on_validation_end(self, moment: Moment) -> None:
+        """Rank a measure of the validation, if it was this validation that computed it."""
+        is_other = isinstance(moment.result, Mapping) and self.monitor not in moment.result
+        if moment.error is None and not is_other and self._is_of_validation:
+            self._rank(moment.context)
 
     def on_epoch_end(self, moment: Moment) -> None:
-        """Ask for a checkpoint after so many epochs."""
-        if self._every.unit == "ep" and (moment.context.epoch + 1) % int(self._every.value) == 0:
-            moment.context.save_checkpoint()
+        """Take a checkpoint after so many epochs, and rank a measure of the training."""
+        if not epoch_is_over(moment):
+            return
+        if self.monitor is not None and not self._is_of_validation:
+            self._rank(moment.context)
+        if self._every is not None and self._every.after_epoch(moment.context):
+            self._take(moment.context)
+
+    def on_training_end(self, moment: Moment) -> None:
+        """Take the last checkpoint; an interrupted run has not come to its end."""
+        context = moment.context
+        if context.experiment is None or getattr(context.experiment, "interrupted", False):
+            return
+        self._is_ending = True
+        if self.save_at_end and context.global_step not in self.recent:
+            self._take(context)
+        elif self.restore_best:
+            self._restore_best(context)
+
+    # Actions: once the checkpoint is on disk
+
+    def on_attach(self, moment: Moment) -> None:
+        """Finish what a crash kept the former process from doing."""
+        self._is_ending = False
+        context = moment.context
+        if getattr(context.experiment, "checkpoints", None) is not None and context.processes.is_first:
+            context.saver.wait()
+            _settle(context.experiment.checkpoints, *_plan(context))
 
     def on_checkpoint_end(self, moment: Moment) -> None:
-        """Point to what was saved, and delete what is not wanted any more."""
-        checkpoints: Any = getattr(moment.context.experiment, "checkpoints", None)
-        if checkpoints is not None and moment.error is None:
-            checkpoints.point("latest", moment.result)
-            checkpoints.prune(set(), self.keep_last)
+        """Have `best` pointed and what nobody wants deleted, when this checkpoint is on disk."""
+        context = moment.context
+        checkpoints = getattr(context.experiment, "checkpoints", None)
+        if checkpoints is None or moment.error is not None:
+            return
+        if self._asked_at == context.global_step and moment.result == checkpoints.path_of(context.global_step):
+            best, keep = _plan(context)
+            context.saver.then(lambda: _settle(checkpoints, best, keep))
+        if self._is_ending and self.restore_best:
+            self._restore_best(context)
+
+    def _take(self, context: Any) -> None:
+        self._forget_failed(context)
+        step = context.global_step
+        earlier = [other for other in self.recent if other != step]
+        self.recent = [*earlier, step][-self.keep_last :] if self.keep_last else []
+        self._ask(context)
+
+    def _rank(self, context: Any) -> None:
+        assert self.monitor is not None
+        value = context.performance_measures.get(self.monitor)
+        if value is None or not math.isfinite(value):
+            return
+        self._forget_failed(context)
+        sign = 1 if lower_is_better(self.monitor, context) else -1
+        ranked = sorted({**self.best, context.global_step: float(value)}.items(), key=lambda each: sign * each[1])
+        self.best = dict(ranked[: self.keep_best])
+        if context.global_step in self.best:
+            self._ask(context)
+
+    def _ask(self, context: Any) -> None:
+        self._asked_at = context.global_step
+        context.save_checkpoint()
+
+    def _forget_failed(self, context: Any) -> None:
+        """A checkpoint that could not be written takes the place of no other."""
+        failed = {path.name for path in context.saver.failed}
+        if failed:
+            path_of = context.experiment.checkpoints.path_of
+            self.recent = [step for step in self.recent if path_of(step).name not in failed]
+            self.best = {step: value for step, value in self.best.items() if path_of(step).name not in failed}
+
+    def _restore_best(self, context: Any) -> None:
+        context.saver.wait()
+        context.processes.wait()
+        checkpoints = context.experiment.checkpoints
+        found = next((path for path in map(checkpoints.path_of, self.best) if path.is_dir()), None)
+        if found is None:
+            logger.warning("No best weights are restored: no checkpoint was saved that %s could rank.", self.monitor)
+            return
+        checkpoints.restore_weights(context, found)
+        logger.info("The model has the weights of %s, the best by %s.", found.name, self.monitor)
+
+    @property
+    def _is_of_validation(self) -> bool:
+        return self.monitor is not None and self.monitor.startswith("val_")
+
+
+def _plan(context: Any) -> tuple[list[int], set[int]]:
+    """The steps that `best` may name, in this order, and the steps to keep, as of now."""
+    policies = [callback for callback in context.callbacks if isinstance(callback, ModelCheckpoint)]
+    best = next((list(policy.best) for policy in policies if policy.monitor is not None), [])
+    return best, {context.global_step}.union(*(policy.steps_wanted() for policy in policies))
+
+
+def _settle(checkpoints: Any, best: list[int], keep: set[int]) -> None:
+    found = next((path for path in map(checkpoints.path_of, best) if path.is_dir()), None)
+    if found is not None:
+        checkpoints.point("best", found)
+    checkpoints.prune({checkpoints.path_of(step) for step in keep}, last=1)

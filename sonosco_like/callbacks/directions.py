@@ -1,4 +1,4 @@
-"""Which way is better: the direction of a measure is declared by its metric, never guessed from its name."""
+"""Which way is better: the direction of a measure is declared by whoever computes it, never guessed from its name."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ _LOWER_WITHOUT_METRIC = ("loss", "gradient_norm")
 
 
 def lower_is_better(measure: str, context: Any) -> bool:
-    """Whether a lower value of a measure is better, as the metric behind it says.
+    """Whether a lower value of a measure is better, as the metric behind it says, or the callback that gives it.
 
     `val_word_error_rate` is the metric `word_error_rate`; so is that of a validation set with a name of its own.
-    Raises UsageError if the trainer computes no such metric.
+    Raises UsageError if nobody computes such a measure.
     """
+    given = given_by_callbacks(context)
+    if measure in given:
+        return given[measure]
     directions = {described.name: described.lower_is_better for described in map(describe, context.metrics)}
     directions |= dict.fromkeys(_LOWER_WITHOUT_METRIC, True)
     behind = [name for name in directions if measure == name or measure.endswith(f"_{name}")]
@@ -26,6 +29,12 @@ def lower_is_better(measure: str, context: Any) -> bool:
             f"{did_you_mean(measure, directions) or '.'} It has {known}."
         )
     return directions[max(behind, key=len)]
+
+
+def given_by_callbacks(context: Any) -> dict[str, bool]:
+    """The measures that callbacks put beside those of the trainer, and whether lower is better."""
+    callbacks = (callback for callback in context.callbacks if hasattr(callback, "measures_given"))
+    return {name: lower for callback in callbacks for name, lower in callback.measures_given().items()}
 
 
 def improves(value: float, than: float | None, lower: bool, min_delta: float = 0.0) -> bool:

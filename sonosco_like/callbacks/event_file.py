@@ -7,6 +7,7 @@ file would not be known when a checkpoint is taken.
 from __future__ import annotations
 
 import os
+import re
 import struct
 import time
 from pathlib import Path
@@ -16,14 +17,19 @@ import numpy as np
 from tensorboardX import summary
 from tensorboardX.proto.event_pb2 import Event as Record
 from tensorboardX.proto.event_pb2 import SessionLog
+from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboardX.proto.tensor_pb2 import TensorProto
+from tensorboardX.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboardX.record_writer import masked_crc32c
 from tensorboardX.utils import figure_to_image
 from torch import Tensor
 
-from sonosco_like.callbacks.media import Audio, Image
+from sonosco_like.callbacks.media import Audio, DashboardData, Image, Markdown
 
 _VERSION = "brain.Event:2"
 _BINS = 64
+_NOT_OF_IMAGES = re.compile(r"[^-/\w.]")  # tensorboardX would replace them too, and say so each time
+_IS_BLOB_SEQUENCE = b"\x20\x03"  # `data_class: DATA_CLASS_BLOB_SEQUENCE`, a field that tensorboardX does not know yet
 
 
 class EventFile:
@@ -66,19 +72,29 @@ class EventFile:
 
 def summary_of(tag: str, value: Any) -> Any | None:
     """A logged value as TensorBoard shows it; None for what it cannot show."""
-    if isinstance(value, str):
-        return summary.text(tag, value)
+    if isinstance(value, (str, Markdown)):
+        return summary.text(tag, value.text if isinstance(value, Markdown) else value)
+    if isinstance(value, DashboardData):
+        return _blobs(tag, value)
     if isinstance(value, Image):
-        return summary.image(tag, value.pixels_HWC, dataformats="HWC")
+        return summary.image(_NOT_OF_IMAGES.sub("_", tag), value.pixels_HWC, dataformats="HWC")
     if isinstance(value, Audio):
         return summary.audio(tag, value.samples_N.clamp(-1, 1), value.sample_rate)
     if hasattr(value, "savefig"):
-        return summary.image(tag, figure_to_image(value), dataformats="CHW")
+        return summary.image(_NOT_OF_IMAGES.sub("_", tag), figure_to_image(value), dataformats="CHW")
     if isinstance(value, (bool, int, float)) or getattr(value, "ndim", None) == 0:
         return summary.scalar(tag, float(value))
     if isinstance(value, (Tensor, np.ndarray)):
         return _histogram(tag, value)
     return None
+
+
+def _blobs(tag: str, value: DashboardData) -> Any:
+    about = SummaryMetadata.PluginData(plugin_name=value.plugin, content=value.about)
+    metadata = SummaryMetadata.FromString(SummaryMetadata(plugin_data=about).SerializeToString() + _IS_BLOB_SEQUENCE)
+    shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=len(value.parts))])
+    tensor = TensorProto(dtype="DT_STRING", string_val=value.parts, tensor_shape=shape)
+    return Summary(value=[Summary.Value(tag=tag, metadata=metadata, tensor=tensor)])
 
 
 def _histogram(tag: str, value: Tensor | np.ndarray[Any, Any]) -> Any | None:

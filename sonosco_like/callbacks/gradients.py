@@ -17,7 +17,7 @@ from sonosco_like.serialization import serializable, state
 
 @serializable
 class LayerwiseGradientNorm(AbstractCallback):
-    """The norm of every layer's gradient, averaged over the optimizer steps of an epoch.
+    """Logs the norm of every layer's gradient, averaged over the optimizer steps of an epoch.
 
     At the end of each epoch the averages are logged as `layer_gradient_norm/<layer>` and appended to `norms`. They are
     taken before clipping. A layer is a module with parameters of its own.

@@ -30,7 +30,7 @@ class Every:
         if unit == "ba":
             return self._passed(context.global_step - 1, context.global_step)
         if unit == "dur":
-            batches = batches_of(context.train_data_loader)
+            batches = epoch_batches(context)
             done = context.batches_done
             return batches is not None and self._passed_share(context, (done - 1) / batches, done / batches)
         if unit == "s":
@@ -40,7 +40,7 @@ class Every:
 
     def after_epoch(self, context: Any) -> bool:
         """Whether it is time at the end of this epoch: if epochs are counted, or shares of batches nobody can count."""
-        if self.duration.unit == "dur" and batches_of(context.train_data_loader) is None:
+        if self.duration.unit == "dur" and epoch_batches(context) is None:
             return self._passed_share(context, 0, 1)
         return self.duration.unit == "ep" and self._passed(context.epoch, context.epoch + 1)
 
@@ -52,6 +52,11 @@ class Every:
         return int(now / value + _ROUNDING) > int(before / value + _ROUNDING)
 
 
+def has_lasted(duration: Duration, context: Any) -> bool:
+    """Whether a training has come as far as a duration says."""
+    return duration.reached(context.epoch, context.global_step, context.seconds, share_done(context))
+
+
 def epoch_is_over(moment: Moment) -> bool:
     """Whether the epoch that ends here is done, and not only interrupted: a Stop may have cut it short on purpose."""
     return moment.error is None or getattr(moment.error, "scope", None) == "epoch"
@@ -59,11 +64,21 @@ def epoch_is_over(moment: Moment) -> bool:
 
 def batches_of(loader: Any) -> int | None:
     """The batches of an epoch, if the loader knows."""
-    return len(loader) if hasattr(loader, "__len__") else None
+    try:
+        return len(loader)
+    except TypeError:
+        return None
+
+
+def epoch_batches(context: Any) -> int | None:
+    """The batches of an epoch of this training, if that is known: of its data, or fewer if a callback limits them."""
+    limits = [getattr(callback, "train_batches", None) for callback in context.callbacks]
+    known = [batches_of(context.train_data_loader), *limits]
+    return min((batches for batches in known if batches is not None), default=None)
 
 
 def share_done(context: Any) -> float:
     """How much of all epochs is done, from 0 to 1; in whole epochs if nobody knows how many batches one has."""
-    batches = batches_of(context.train_data_loader)
+    batches = epoch_batches(context)
     under_way = context.batches_done / batches if batches else 0.0
     return float((context.epoch + under_way) / context.epochs)

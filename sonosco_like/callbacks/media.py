@@ -20,3 +20,19 @@ class Audio:
 
     samples_N: Tensor
     sample_rate: int
+
+
+@dataclass(frozen=True, slots=True)
+class Markdown:
+    """A text for people, with tables and emphasis; not for files with one value per column."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DashboardData:
+    """Data that a dashboard of its own reads: what they are about, in a few bytes, and the parts themselves."""
+
+    plugin: str
+    about: bytes
+    parts: tuple[bytes, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from sonosco_like.callbacks.intervals import batches_of
+from sonosco_like.callbacks.intervals import epoch_batches
 from sonosco_like.events import Duration
 
 
@@ -56,7 +56,7 @@ class Pace:
 
 
 def _batches_left(context: Any) -> int | None:
-    in_epoch = batches_of(context.train_data_loader)
+    in_epoch = epoch_batches(context)
     if in_epoch is None:
         return None
     return int((context.epochs - context.epoch) * in_epoch - context.batches_done)

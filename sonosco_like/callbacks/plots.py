@@ -6,11 +6,7 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from typing import TYPE_CHECKING, Any, Literal
 
 from sonosco_like.callbacks.curves import KeepsCurves, ThinCurve
 from sonosco_like.callbacks.destinations.destination import WritesFiles
@@ -21,10 +17,17 @@ from sonosco_like.errors import UsageError
 from sonosco_like.events import Moment
 from sonosco_like.serialization import serializable
 
+if TYPE_CHECKING:  # matplotlib takes half a second to import; whoever draws can wait for it
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 logger = logging.getLogger(__name__)
 
 _PANEL = (5.6, 3.4)  # inches
 _FEW, _MANY = 40, 400  # points of a curve: few are shown one by one, of many only the course
+_FALLING, _STEEP = ("loss", "gradient_norm"), 5  # measures that begin high, and how high that must be for a log scale
+_FEW_CURVES, _FLAT = 4, 5  # so few, some so many times lower, are drawn apart: they would be flat beside the others
+_MOST_PANELS, _MOST_IN_LEGEND = 24, 10
 _GREY, _COLOURS = "#7a869a", ("#1f6feb", "#d1480f", "#1a7f37", "#8250df", "#bf8700", "#cf222e")
 
 
@@ -86,8 +89,11 @@ class Panel:
 
 def history_figure(curves: Mapping[str, ThinCurve], context: Any) -> Figure:
     """All curves of a run, by their names as logged, on one page."""
-    panels = panels_of(curves, context)
-    columns = 1 if len(panels) == 1 else 2 if len(panels) <= 6 else 3
+    from matplotlib.figure import Figure
+
+    found = panels_of(curves, context)
+    panels = found[:_MOST_PANELS]
+    columns = min(2, len(panels))
     rows = math.ceil(len(panels) / columns)
     figure = Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows), layout="constrained")
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
@@ -97,6 +103,8 @@ def history_figure(curves: Mapping[str, ThinCurve], context: Any) -> Figure:
         place.set_xlim(0, max(1, last_step) * 1.02)
     for place in axes[len(panels) :]:
         place.set_axis_off()
+    if len(found) > len(panels):
+        figure.supxlabel(f"{len(found) - len(panels)} further panels are not drawn.", fontsize=8, color=_GREY)
     return figure
 
 
@@ -106,15 +114,31 @@ def panels_of(curves: Mapping[str, ThinCurve], context: Any) -> list[Panel]:
     order = ["loss", *(name for name in families if name not in ("loss", "gradient_norm")), "gradient_norm"]
     panels: dict[str, Panel] = {name: Panel(name, {}) for name in order}
     for name, curve in curves.items():
-        family, label = family_and_set(name, families) or _group(name)
+        family, label = family_and_set(name, families) or _group(name, families)
         panels.setdefault(family, Panel(family, {})).curves[label] = (name, curve)
-    return [panel for panel in panels.values() if panel.curves]
+    return [part for panel in panels.values() if panel.curves for part in _of_one_scale(panel, families)]
 
 
-def _group(name: str) -> tuple[str, str]:
-    """`memory/peak` and `memory/now` are drawn together; `learning_rate` by itself."""
+def title_of(name: str) -> str:
+    """A measure as people call it: WER for `word_error_rate`, `gradient norm` for `gradient_norm`."""
+    short = short_name(name)
+    return short.upper() if short != name else name.replace("_", " ").replace("/", ": ")
+
+
+def _group(name: str, families: list[str]) -> tuple[str, str]:
+    """`memory/peak` and `memory/now` belong together, `report/test/loss` to the loss, `learning_rate` to itself."""
     group, mark, label = name.rpartition("/")
+    if mark and label in families:
+        return label, group.replace("/", " ")
     return (group, label) if mark else (name, "")
+
+
+def _of_one_scale(panel: Panel, families: list[str]) -> list[Panel]:
+    """The panel, or one for each of its curves if some are so much higher than others that those would be flat."""
+    heights = [max(abs(curve.lowest[0]), abs(curve.highest[0])) for _, curve in panel.curves.values()]
+    if panel.title in families or not 1 < len(heights) <= _FEW_CURVES or max(heights) < _FLAT * min(heights):
+        return [panel]
+    return [Panel(f"{panel.title}/{label}", {"": curve}) for label, curve in panel.curves.items()]
 
 
 def _draw(panel: Panel, axes: Axes, context: Any) -> None:
@@ -122,8 +146,9 @@ def _draw(panel: Panel, axes: Axes, context: Any) -> None:
     for label, (name, curve) in sorted(panel.curves.items(), key=lambda item: item[0] != TRAINING):
         colour = _GREY if label == TRAINING and len(panel.curves) > 1 else next(colours)
         dot = "o" if len(curve) <= _FEW else None
+        size = 6 if len(curve) == 1 else 3
         width = 0.7 if len(curve) > _MANY else 1.6
-        axes.plot(curve.steps, curve.values, color=colour, label=label, linewidth=width, marker=dot, markersize=3)
+        axes.plot(curve.steps, curve.values, color=colour, label=label, linewidth=width, marker=dot, markersize=size)
         if label != TRAINING:
             _mark_best(name, curve, axes, colour, context)
     _dress(panel, axes)
@@ -147,9 +172,9 @@ def best_of(name: str, curve: ThinCurve, context: Any) -> tuple[int, float] | No
 
 
 def _dress(panel: Panel, axes: Axes) -> None:
-    title = short_name(panel.title)
-    axes.set_title(title.upper() if title != panel.title else title.replace("_", " "), loc="left", fontsize=10,
-                   fontweight="bold")  # fmt: skip
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFormatter, ScalarFormatter
+
+    axes.set_title(title_of(panel.title), loc="left", fontsize=10, fontweight="bold")
     axes.set_xlabel("step", fontsize=8)
     axes.tick_params(labelsize=8)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=7))
@@ -159,5 +184,17 @@ def _dress(panel: Panel, axes: Axes) -> None:
     if is_rate(panel.title):
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
         axes.set_ylim(bottom=0.0)
-    if not {"", TRAINING} >= panel.curves.keys():
+    elif panel.title in _FALLING and _is_steep(panel):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    if not {"", TRAINING} >= panel.curves.keys() and len(panel.curves) <= _MOST_IN_LEGEND:
         axes.legend(fontsize=8, frameon=False)
+
+
+def _is_steep(panel: Panel) -> bool:
+    """Whether the beginning of its curves would press the rest to the floor."""
+    lowest = min(curve.lowest[0] for _, curve in panel.curves.values())
+    highest = max(curve.highest[0] for _, curve in panel.curves.values())
+    return 0 < lowest < highest / _STEEP < math.inf

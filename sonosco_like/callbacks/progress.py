@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from sonosco_like.callbacks.intervals import Every, batches_of
+from sonosco_like.callbacks.intervals import Every, batches_of, epoch_batches
 from sonosco_like.callbacks.naming import short_name, shown
 from sonosco_like.callbacks.pace import Pace
 from sonosco_like.callbacks.speed import clock
@@ -48,7 +48,7 @@ class ProgressBar(AbstractCallback):
         """Begin an epoch, at the batch where it was left if it was."""
         context = moment.context
         if self._bars is not None:
-            self._bars.begin_epoch(_epoch_of(context), batches_of(context.train_data_loader), context.batches_done)
+            self._bars.begin_epoch(_epoch_of(context), epoch_batches(context), context.batches_done)
 
     def on_batch_end(self, moment: Moment) -> None:
         """One more batch."""
@@ -75,8 +75,8 @@ class ProgressBar(AbstractCallback):
         self._pace.go_on()
         if self._bars is not None:
             self._bars.end_validation()
-        elif moment.error is None:
-            self._say(moment.context)
+        elif moment.error is None and moment.context.batches_done != epoch_batches(moment.context):
+            self._say(moment.context)  # else the epoch ends here, and says so itself
 
     def on_epoch_end(self, moment: Moment) -> None:
         """Leave a line about the epoch."""
@@ -92,7 +92,7 @@ class ProgressBar(AbstractCallback):
             self._bars = None
 
     def _say(self, context: Any, *more: str) -> None:
-        batches = batches_of(context.train_data_loader)
+        batches = epoch_batches(context)
         place = f"step {context.batches_done}" + (f"/{batches}" if batches is not None else "")
         print(", ".join([_epoch_of(context), place, *more, *self._words(context)]), file=sys.stderr, flush=True)
 
@@ -113,7 +113,8 @@ class PrintMetrics(AbstractCallback):
         """Print a complete epoch."""
         if moment.error is None:
             measures = moment.context.performance_measures
-            words = (f"{short_name(name)} {shown(name, value)}" for name, value in measures.items())
+            ordered = sorted(measures, key=lambda name: not name.endswith("loss"))
+            words = (f"{short_name(name)} {shown(name, measures[name])}" for name in ordered)
             print(f"{_epoch_of(moment.context)}:", ", ".join(words), flush=True)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from sonosco_like.callbacks.curves import KeepsCurves
 from sonosco_like.callbacks.destinations.destination import WritesFiles
-from sonosco_like.callbacks.naming import shown
-from sonosco_like.callbacks.plots import best_of, history_figure
+from sonosco_like.callbacks.naming import TRAINING, families_of, family_and_set, shown
+from sonosco_like.callbacks.plots import best_of, history_figure, title_of
 from sonosco_like.callbacks.report_page import Page, Row, Utterance
 from sonosco_like.callbacks.run_config import config_text
 from sonosco_like.callbacks.speed import clock
@@ -17,6 +18,8 @@ from sonosco_like.events import Moment
 from sonosco_like.metrics import count_errors, words_of
 from sonosco_like.serialization import serializable, state
 
+_LOSS, _MOST_HEADLINES = "loss", 4
+
 
 @serializable
 class RunReport(WritesFiles, KeepsCurves):
@@ -24,6 +27,7 @@ class RunReport(WritesFiles, KeepsCurves):
 
     The page has the best and the last value of each measure, all curves, the `worst` utterances of the last validation
     word by word (if a metric has them decoded), the config, the environment and the time spent in callbacks.
+    `write(context)` writes it at any moment.
     """
 
     path: str = "report.html"
@@ -56,48 +60,61 @@ class RunReport(WritesFiles, KeepsCurves):
 
     def on_training_end(self, moment: Moment) -> None:
         """Write the page."""
-        self.write(moment.context)
+        reason = str(moment.error) if moment.error is not None else ""
+        self.write(moment.context, ended=f"stopped: {reason}" if reason else "")
 
-    def write(self, context: Any) -> Path:
-        """Write the page as of now; returns where it is."""
+    def write(self, context: Any, ended: str = "") -> Path:
+        """Write the page as of now; returns where it is. `ended` is why the training did not go on."""
         path = self.place(context)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self._page(context).html(), encoding="utf-8")
+        path.write_text(self._page(context, ended).html(), encoding="utf-8")
         return path
 
-    def _page(self, context: Any) -> Page:
+    def _page(self, context: Any, ended: str) -> Page:
+        measures, values = self._tables(context)
+        judged = [row for row in measures if row.data != TRAINING]
+        metrics = [row for row in judged if row.measure != _LOSS]
         return Page(
             title=getattr(context.experiment, "name", type(context.model).__name__),
-            facts=_facts(context),
-            measures=self._measures(context),
+            facts=_facts(context, ended),
+            headlines=(metrics or judged or measures)[:_MOST_HEADLINES],
+            measures=measures,
+            values=values,
             figure=history_figure(self.curves, context) if self.curves else None,
             worst=[Utterance(*each) for each in self.heard],
             texts={"Config": config_text(context), "Environment": _environment(context)},
             seconds_in_callbacks=dict(context.seconds_in_callbacks),
         )
 
-    def _measures(self, context: Any) -> list[Row]:
-        rows = []
+    def _tables(self, context: Any) -> tuple[list[Row], dict[str, str]]:
+        """What the trainer measures, by measure and data, and everything else that was logged."""
+        families = [family for family in families_of(context) if family != "gradient_norm"]
+        measures, values = [], {}
         for name, curve in self.curves.items():
-            best = best_of(name, curve, context)
-            last = shown(name, curve.values[-1])
-            rows.append(Row(name, last, "" if best is None else shown(name, best[1]), "" if best is None else best[0]))
-        return rows
+            last, best = shown(name, curve.values[-1]), best_of(name, curve, context)
+            found = family_and_set(name, families)
+            if found is None:
+                values[name] = last
+            else:
+                judged = ("", "") if best is None else (shown(name, best[1]), str(best[0]))
+                measures.append((families.index(found[0]), Row(title_of(found[0]), found[1], last, *judged)))
+        return [row for _, row in sorted(measures, key=itemgetter(0))], values
 
 
 def _word_errors(heard: tuple[str, str, str]) -> int:
     return count_errors(words_of(heard[1]), words_of(heard[2])).errors
 
 
-def _facts(context: Any) -> dict[str, str]:
+def _facts(context: Any, ended: str) -> dict[str, str]:
     parameters = sum(parameter.numel() for parameter in context.model.parameters())
-    return {
+    facts = {
         "model": type(context.model).__name__,
         "parameters": f"{parameters:,}",
         "epochs": f"{context.epoch} of {context.epochs}",
         "steps": f"{context.global_step:,}",
         "time": clock(context.seconds),
     }
+    return {**facts, "ended": ended} if ended else facts
 
 
 def _environment(context: Any) -> str | None:

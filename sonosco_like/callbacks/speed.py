@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sonosco_like.callbacks.intervals import batches_of
+from sonosco_like.callbacks.intervals import epoch_batches
 from sonosco_like.callbacks.monitors import Monitor
 from sonosco_like.errors import UsageError
 from sonosco_like.events import Moment
@@ -32,9 +32,9 @@ class _Passage:
 class SpeedMonitor(Monitor):
     """Logs, `every` so often, how fast the last `window` batches went.
 
-    `speed/batches_per_second`, `speed/utterances_per_second`, `speed/audio_seconds_per_second` (if batches know their
-    durations) and `speed/waiting_share`, the share of the time in which the loop waited for data. The time of a batch
-    runs from asking for it to its end; validations and checkpoints are not in it.
+    Logged are `speed/batches_per_second`, `speed/utterances_per_second`, `speed/audio_seconds_per_second` (if
+    batches know their durations) and `speed/waiting_share`, the share of the time in which the loop waited for data.
+    The time of a batch runs from asking for it to its end; validations and checkpoints are not in it.
     """
 
     window: int = 100
@@ -120,7 +120,7 @@ class EpochTimeEstimate(Monitor):
 
     def measured(self, context: Any) -> Mapping[str, float]:
         """The estimates, or nothing as long as nobody knows how many batches an epoch has."""
-        batches = batches_of(context.train_data_loader) or self.epoch_batches
+        batches = epoch_batches(context) or self.epoch_batches
         done = context.batches_done - self._began_at
         if batches is None or done < 1:
             return {}

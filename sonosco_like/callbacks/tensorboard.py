@@ -93,7 +93,7 @@ class TensorBoardCallback(WritesFiles, Destination):
             return
         as_code = "\n".join(f"    {line}" for line in text.splitlines())
         self._file.add(summary.text("config", as_code), 0)
-        sets = ["", "val_"] if context.val_data_loader is not None else [""]
+        sets = ["", *(f"val_{name}_" if name else "val_" for name in context.validation_sets)]
         families = families_of(context)
         measured = [tag_of(kind + family, families) for kind in sets for family in families]
         for content in summary.hparams(hyperparameters(text), dict.fromkeys(measured))[:2]:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from sonosco_like.callbacks.directions import given_by_callbacks
 from sonosco_like.callbacks.intervals import epoch_is_over
 from sonosco_like.events import AbstractCallback, Moment
 from sonosco_like.serialization import serializable
@@ -30,9 +31,10 @@ class Watcher(AbstractCallback, ABC):
         return (self.monitor,)
 
     def on_validation_end(self, moment: Moment) -> None:
-        """Evaluate a measure of the validation, if it was this validation that computed it."""
-        others = isinstance(moment.result, Mapping) and self.monitor not in moment.result
-        if self._is_of_validation and moment.error is None and not others:
+        """Evaluate a measure of the validation, if it was this validation, or a callback, that computed it."""
+        computed = not isinstance(moment.result, Mapping) or self.monitor in moment.result
+        given = self.monitor in given_by_callbacks(moment.context)
+        if self._is_of_validation and moment.error is None and (computed or given):
             self._evaluate(moment.context)
 
     def on_epoch_end(self, moment: Moment) -> None:

@@ -15,7 +15,8 @@ from sonosco_like.version import __version__
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
-_COMMANDS = {name: name.replace("-", "_") for name in ("data", "diff", "resume", "schema", "train", "verify-resume")}
+_NAMES = ("check", "data", "diff", "evaluate", "resume", "runs", "schema", "train", "transcribe", "verify-resume")
+_COMMANDS = {name: name.replace("-", "_") for name in _NAMES}
 
 
 class _LazyGroup(click.Group):
@@ -91,4 +92,6 @@ def _message(error: Exception) -> str:
 
 
 def _exit_code(error: Exception) -> int:
-    return WRONG_USAGE if isinstance(error, SonoscoError) and not isinstance(error, StorageError) else FAILED
+    if isinstance(error, SonoscoError) and not isinstance(error, StorageError):
+        return getattr(error, "exit_code", WRONG_USAGE)
+    return FAILED

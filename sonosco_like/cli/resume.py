@@ -1,4 +1,4 @@
-"""`sonosco resume`: a run goes on as if nothing had happened."""
+"""`sonosco resume`: a run goes on as if nothing had happened, or with what is allowed to change."""
 
 from __future__ import annotations
 
@@ -6,21 +6,26 @@ from pathlib import Path
 
 import click
 
-from sonosco_like.cli.train import continue_run, import_modules, imports
+from sonosco_like.cli.train import continue_run, import_modules, imports, overrides
 
 
 @click.command()
-@click.argument("run_dir", type=click.Path(path_type=Path))
+@click.argument("run_dir")
+@click.option("--run-dir", "into", type=click.Path(path_type=Path), help="Where a remote run is fetched to.")
+@overrides
 @imports
-def resume(run_dir: Path, modules: tuple[str, ...]) -> int:
+def resume(run_dir: str, into: Path | None, overrides: tuple[str, ...], modules: tuple[str, ...]) -> int:
     """Continue a run from its newest complete checkpoint.
 
+    What does not contradict what the run has learned may be set anew: epochs, learning rate, patience of callbacks,
+    number of workers. The change is written to changes.yaml in the run folder. RUN_DIR may be the URL of a remote copy.
+
     \b
-    Example:
+    Examples:
       sonosco resume runs/2026-01-31_12-00-00_las-digits
+      sonosco resume runs/las --set trainer.epochs=20 --set trainer.optimizer.lr=0.0005
     """
     import_modules(modules)
     from sonosco_like.training import open_run
 
-    experiment, step = open_run(run_dir)
-    return continue_run(experiment, step)
+    return continue_run(*open_run(run_dir, overrides, into))

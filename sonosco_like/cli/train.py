@@ -7,8 +7,9 @@ import logging
 import signal
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from sonosco_like.training import Experiment
 
 _PATH = click.Path(path_type=Path)
+_SETS = ("train", "val", "test")
 
 imports = click.option(
     "--import", "modules", multiple=True, metavar="MODULE", help="A module of yours whose classes the config names."
@@ -27,12 +29,18 @@ overrides = click.option(
 )
 
 
+def manifests(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that put the user's own data into any config: --train, --val and --test."""
+    for name in reversed(_SETS):
+        said = f"A {name} manifest of your own, instead of the config's."
+        command = click.option(f"--{name}", f"{name}_manifest", type=_PATH, help=said)(command)
+    return command
+
+
 @click.command()
 @click.option("--config", type=_PATH, required=True, help="The experiment, as YAML.")
 @click.option("--run-dir", type=_PATH, help="Where the run is kept; runs/<time>_<name> if not given.")
-@click.option("--train", "train_manifest", type=_PATH, help="Train on this manifest instead of the config's.")
-@click.option("--val", "val_manifest", type=_PATH, help="Validate on this manifest instead of the config's.")
-@click.option("--test", "test_manifest", type=_PATH, help="Test on this manifest instead of the config's.")
+@manifests
 @overrides
 @click.option(
     "--resume",
@@ -45,12 +53,10 @@ overrides = click.option(
 def train(
     config: Path,
     run_dir: Path | None,
-    train_manifest: Path | None,
-    val_manifest: Path | None,
-    test_manifest: Path | None,
     overrides: tuple[str, ...],
     resume: str,
     modules: tuple[str, ...],
+    **manifests: Path | None,
 ) -> int:
     """Train a recogniser.
 
@@ -62,15 +68,11 @@ def train(
     import_modules(modules)
     from sonosco_like.training import open_run, read_experiment
 
-    holds_run = run_dir is not None and (run_dir / "config.yaml").exists()
-    if run_dir is not None and holds_run and resume != "never":
-        experiment, step = open_run(run_dir)
-        return continue_run(experiment, step)
+    own = own_data(manifests)
+    if run_dir is not None and (run_dir / "config.yaml").exists() and resume != "never":
+        return continue_run(*open_run(run_dir, [*overrides, *own]))
     if resume == "must":
         raise UsageError(f"There is no run to resume in {run_dir or 'a new folder'}.")
-    manifests = {"train": train_manifest, "val": val_manifest, "test": test_manifest}
-    given = {name: path.absolute().as_posix() for name, path in manifests.items() if path}
-    own = [f"trainer.{name}_data_loader.dataset.manifest={path!r}" for name, path in given.items()]
     experiment = read_experiment(config, [*overrides, *own])
     if own:
         experiment.corpus = None
@@ -78,6 +80,12 @@ def train(
     click.echo(f"run folder: {folder}")
     prepare(experiment)
     return _finish(experiment.start(folder), folder)
+
+
+def own_data(manifests: Mapping[str, Path | None]) -> list[str]:
+    """The manifest options as overrides of the config."""
+    given = {name: path.absolute().as_posix() for name in _SETS if (path := manifests[f"{name}_manifest"])}
+    return [f"trainer.{name}_data_loader.dataset.manifest={path!r}" for name, path in given.items()]
 
 
 def continue_run(experiment: Experiment, step: int) -> int:

@@ -31,3 +31,11 @@ class AbstractCallback(ABC):
     def measures_needed(self) -> Iterable[str]:
         """Names of the measures it reads; one that nobody computes is refused when the run starts."""
         return ()
+
+    def measures_given(self) -> Mapping[str, bool]:
+        """The measures it puts beside the others with `context.update_metric`: by name, whether lower is better."""
+        return {}
+
+    def texts_needed(self) -> Iterable[Literal["hypotheses", "teacher_forced"]]:
+        """Which texts it reads at `prediction_end`; each is decoded once for all who want it."""
+        return ()

@@ -9,8 +9,12 @@ class Event(str, Enum):
     """The points of a run, in the order of this loop. A stage is a method of the trainer; it has a start and an end.
 
     ```
+    init                                       heard by the trainer's own hooks only
+    build_model, build_optimizer,
+    build_scheduler                            _start and _end, as all that follow
     attach                                     the callback learns whom it listens to
-    build_model, build_optimizer               _start and _end, as all that follow
+    build_data                                 for each loader by its name: train, val, test
+    build_tokenizer
     training_start
         epoch_start
             fetch_start .. fetch_end           the next batch is awaited
@@ -36,14 +40,24 @@ class Event(str, Enum):
     | is stopped (`raise Stop`, `stop_training()`) | all so far | of every stage under way | - | yes |
     | fails | all so far | of the stages that were done | yes | yes |
 
+    Every listener hears an event before a Stop or an error of one of them takes effect.
+
     `log` carries named values to whoever writes them down. `error` comes when an exception ends the run.
     """
 
+    INIT_START = "init_start"
+    INIT_END = "init_end"
     ATTACH = "attach"
     BUILD_MODEL_START = "build_model_start"
     BUILD_MODEL_END = "build_model_end"
     BUILD_OPTIMIZER_START = "build_optimizer_start"
     BUILD_OPTIMIZER_END = "build_optimizer_end"
+    BUILD_SCHEDULER_START = "build_scheduler_start"
+    BUILD_SCHEDULER_END = "build_scheduler_end"
+    BUILD_DATA_START = "build_data_start"
+    BUILD_DATA_END = "build_data_end"
+    BUILD_TOKENIZER_START = "build_tokenizer_start"
+    BUILD_TOKENIZER_END = "build_tokenizer_end"
     TRAINING_START = "training_start"
     EPOCH_START = "epoch_start"
     FETCH_START = "fetch_start"

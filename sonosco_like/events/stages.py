@@ -48,13 +48,18 @@ def _staged(name: str, method: Callable[P, R]) -> Callable[P, R]:
 
 
 def fire(hooks: Hooks, moment: Moment) -> None:
-    """Let every listener hear an event; a Stop takes effect when all have."""
+    """Let every listener hear an event; a Stop or an error takes effect when all have, an error before a Stop."""
     stop: Stop | None = None
+    failure: Exception | None = None
     for hook in hooks.get(moment.event, ()):
         try:
             hook(moment)
         except Stop as raised:
             stop = stop or raised
+        except Exception as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
     if stop is not None:
         raise stop
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from sonosco_like.errors import UsageError
 from sonosco_like.metrics.running import Sums
-from sonosco_like.records import Batch, Output
+from sonosco_like.records import Batch, Hypothesis, Output
 from sonosco_like.serialization import serializable
 
 Need = Literal["hypotheses", "teacher_forced"]
@@ -32,6 +32,7 @@ class Judged:
     output: Output
     hypothesis_texts: Sequence[str] | None = None
     teacher_forced_texts: Sequence[str] | None = None
+    readings: Sequence[Hypothesis] | None = None  # behind the hypotheses: tokens with their times and scores
 
     @property
     def references(self) -> Sequence[str]:

@@ -8,6 +8,7 @@ sequences are as exact, but took 1.8 to 17 times as long on a CPU (`benchmarks/b
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
@@ -66,17 +67,19 @@ class Recurrent(nn.Module):
         mean, variance = self.moments.mean, self.moments.variance
         if self.training:
             with torch.autocast(frames_BTD.device.type, enabled=False):
-                mean, variance = self._batch_moments(frames_BTD.float(), lengths_B)
+                mean, variance = self._batch_moments(frames_BTD.float(), lengths_B, self.moments.total)
             self.moments.update(mean, variance)
         factor = self.scale * torch.rsqrt(variance + EPSILON)
         return factor[:, None] * self.input_weight, self.input_bias - factor * mean
 
-    def _batch_moments(self, frames_BTD: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+    def _batch_moments(
+        self, frames_BTD: Tensor, lengths_B: Tensor, total: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
         """Mean and variance of W x over the real frames."""
-        count = lengths_B.sum()
-        mean_D = frames_BTD.sum((0, 1)) / count
+        count = total(lengths_B.sum())
+        mean_D = total(frames_BTD.sum((0, 1))) / count
         centred_ND = zero_padding(frames_BTD - mean_D, lengths_B).flatten(0, 1)
-        covariance_DD = centred_ND.T @ centred_ND / count
+        covariance_DD = total(centred_ND.T @ centred_ND) / count
         variance = (self.input_weight @ covariance_DD * self.input_weight).sum(1)
         return self.input_weight @ mean_D, variance
 

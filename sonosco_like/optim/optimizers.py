@@ -1,7 +1,7 @@
 """Torch's optimizers by name: what a config says of them, before there are parameters to optimize.
 
-Fields and defaults are torch's own (a test compares them); what concerns only torch's implementation (`foreach`,
-`capturable`, `differentiable`) is left to torch.
+Fields and defaults are torch's own (a test compares them), and `groups` beside them; what concerns only torch's
+implementation (`foreach`, `capturable`, `differentiable`) is left to torch.
 """
 
 from __future__ import annotations
@@ -13,18 +13,49 @@ from typing import Any
 
 import torch
 
+from sonosco_like.errors import UsageError
+from sonosco_like.optim.groups import ParameterGroup, divided
 from sonosco_like.serialization import serializable
+
+_GROUPS = "groups"
 
 
 @serializable
 class Optimizer(ABC):
-    """An optimizer to be: `build(parameters)` makes the torch optimizer of the same name."""
+    """An optimizer to be: `build(parameters)` makes the torch optimizer of the same name.
+
+    `groups` gives the parameters whose names fit a pattern settings of their own; the first that fits decides.
+    """
+
+    groups: list[ParameterGroup] = dataclasses.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        known = self._settings()
+        for group in self.groups:
+            for name in group.settings():
+                if name not in known:
+                    raise UsageError(
+                        f"The group {group.pattern!r} sets `{name}`, which {type(self).__name__} does not have. "
+                        f"It has {', '.join(known)}."
+                    )
 
     def build(self, parameters: Iterable[Any]) -> torch.optim.Optimizer:
-        """The optimizer for these parameters or parameter groups."""
-        settings = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        made: torch.optim.Optimizer = getattr(torch.optim, type(self).__name__)(parameters, **settings)
+        """The optimizer for these parameters: plain ones, (name, parameter) pairs, or torch's parameter groups.
+
+        Raises UsageError if there are `groups` but no names, or a pattern that fits no name.
+        """
+        found = list(parameters)
+        named = bool(found) and all(isinstance(each, tuple) for each in found)
+        if self.groups and not named:
+            raise UsageError("`groups` go by names of parameters: call build(model.named_parameters()).")
+        if named:
+            found = divided(found, self.groups) if self.groups else [parameter for _, parameter in found]
+        made: torch.optim.Optimizer = getattr(torch.optim, type(self).__name__)(found, **self._settings())
         return made
+
+    def _settings(self) -> dict[str, Any]:
+        fields = dataclasses.fields(self)
+        return {field.name: getattr(self, field.name) for field in fields if field.name != _GROUPS}
 
 
 @serializable

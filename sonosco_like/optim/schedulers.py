@@ -114,6 +114,10 @@ class CyclicLR(Scheduler):
     base_momentum: float = 0.8
     max_momentum: float = 0.9
 
+    def _settings(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        rates = {name: _for_each_group(getattr(self, name), optimizer) for name in ("base_lr", "max_lr")}
+        return {**super()._settings(optimizer), **rates}
+
 
 @serializable
 class OneCycleLR(Scheduler):
@@ -131,6 +135,9 @@ class OneCycleLR(Scheduler):
     div_factor: float = 25.0
     final_div_factor: float = 1e4
     three_phase: bool = False
+
+    def _settings(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        return {**super()._settings(optimizer), "max_lr": _for_each_group(self.max_lr, optimizer)}
 
 
 @serializable
@@ -176,3 +183,9 @@ class ChainedScheduler(Scheduler):
 
     def _settings(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         return {"optimizer": optimizer}
+
+
+def _for_each_group(rate: float, optimizer: torch.optim.Optimizer) -> list[float]:
+    """A rate that takes the place of the optimizer's own, in the proportion in which its groups have theirs."""
+    own = float(optimizer.defaults["lr"])
+    return [rate * (float(group["lr"]) / own if own else 1.0) for group in optimizer.param_groups]

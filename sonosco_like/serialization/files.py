@@ -2,7 +2,8 @@
 
 Something new is written beside its place, flushed to disk, and renamed into it. Renaming is atomic for a file. A folder
 that replaces another is moved in two steps, with the former one kept as `.NAME.previous` in between; whoever reads
-puts it back if a crash fell between the two.
+puts it back if a crash fell between the two. A reader cannot tell a crash from a writer that is between the two, so a
+writer that finds the former one back in its place moves it once more.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sonosco_like.errors import StorageError
 
 _CHUNK = 2**20
+_ATTEMPTS = 100  # at putting a folder in its place while readers keep putting the former one back
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -43,13 +45,11 @@ def new_folder(path: Path) -> Iterator[Path]:
     try:
         restore_previous(path)
         _remove(aside)
-        aside.mkdir(parents=True)
+        _make_folders(path.parent)
+        aside.mkdir()
         yield aside
         flush_folder(aside)
-        if path.exists():
-            _remove(previous)
-            path.rename(previous)
-        aside.rename(path)
+        _take_place(aside, path, previous)
         flush_folder(path.parent)
         _remove(previous)
     except OSError as error:
@@ -70,7 +70,32 @@ def restore_previous(path: Path) -> None:
         if not path.exists() and previous.is_dir() and not previous.is_symlink():
             previous.rename(path)
     except OSError as error:
+        if path.exists() or not previous.exists():  # the writer was alive after all, or another reader was faster
+            return
         raise StorageError(f"{path} could not be read: {error.strerror or error}.") from error
+
+
+@contextmanager
+def unchanged(path: Path) -> Iterator[Callable[[], bool]]:
+    """A function that says whether `path` is still the file or folder it was when the block began.
+
+    It is held open, so that no other can be given its number in the meantime.
+    """
+    descriptor: int | None = None
+    if os.name == "posix":
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    before = _identity(path if descriptor is None else descriptor)
+
+    def is_unchanged() -> bool:
+        is_being_replaced = before is None and _previous(path).exists()
+        return not is_being_replaced and _identity(path) == before
+
+    try:
+        yield is_unchanged
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def absolute(path: str | Path) -> Path:
@@ -115,6 +140,35 @@ def flush_folder(path: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _make_folders(path: Path) -> None:
+    """Make a folder and those above it, each flushed into the one it is in, so that a power cut takes none of them."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        flush_folder(folder.parent)
+
+
+def _take_place(aside: Path, path: Path, previous: Path) -> None:
+    for attempt in range(_ATTEMPTS):
+        if path.exists():
+            _remove(previous)
+            path.rename(previous)
+        try:
+            aside.rename(path)
+            return
+        except OSError:
+            if not path.exists() or attempt == _ATTEMPTS - 1:
+                raise
+
+
+def _identity(place: Path | int) -> tuple[int, int] | None:
+    try:
+        found = os.fstat(place) if isinstance(place, int) else place.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _open_regular(path: Path):  # type: ignore[no-untyped-def]

@@ -8,6 +8,7 @@ tensors.safetensors   every tensor
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -28,22 +29,28 @@ from sonosco_like.serialization.text import decode, dumps, loads
 from sonosco_like.serialization.types import converter_for, plan_of
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from sonosco_like.serialization.tensors import TensorReader
+
+    Tensors = dict[str, Tensor]
 
 T = TypeVar("T")
 
 GRAPH, STATE, TENSORS = "trainer.yaml", "state.yaml", "tensors.safetensors"
 FORMAT = 1
 _SEAL = "sha256: "
+_READINGS = 1000  # at most, of a folder that others replace all the while
 
 
 class Snapshot:
     """An object graph at one moment, ready to be written. Taking it is quick; writing it may happen elsewhere.
 
-    `detach=True` copies the tensors, so that what it was taken of may change before it is written.
+    `detach=True` copies the tensors, so that what it was taken of may change before it is written. So does a function,
+    which is given the tensors by name and returns their copies.
     """
 
-    def __init__(self, value: Any, detach: bool = False) -> None:
+    def __init__(self, value: Any, detach: bool | Callable[[Tensors], Tensors] = False) -> None:
         from sonosco_like.serialization.tensors import TensorWriter
 
         source = type(value).__qualname__
@@ -54,7 +61,9 @@ class Snapshot:
         self._objects = _encode_objects(value, state)
         state.problems[:0] = graph.problems
         state.raise_problems()
-        if detach:
+        if callable(detach):
+            self._tensors.tensors = detach(self._tensors.tensors)
+        elif detach:
             self._tensors.detach()
 
     def write(self, path: str | Path) -> None:
@@ -99,8 +108,10 @@ def load(path: str | Path, expected: type[T]) -> T: ...
 def load(path: str | Path, expected: Any = ...) -> Any: ...
 def load(path: str | Path, expected: Any = None) -> Any:
     """What was saved at `path`: the same graph, with everything a run changed in it."""
-    path = files.absolute(path)
-    files.restore_previous(path)
+    return of_one_piece(files.absolute(path), lambda place: _load(place, expected))
+
+
+def _load(path: Path, expected: Any) -> Any:
     if not path.is_dir():
         return loads(files.read_file(path, MAX_BYTES), expected, source=str(path))
     state = read_state(path)
@@ -114,8 +125,10 @@ def load(path: str | Path, expected: Any = None) -> Any:
 
 def verify(path: str | Path) -> None:
     """Raise StorageError or ConfigError unless the three files at `path` are whole and belong together."""
-    path = files.absolute(path)
-    files.restore_previous(path)
+    of_one_piece(files.absolute(path), _verify)
+
+
+def _verify(path: Path) -> None:
     state = read_state(path)
     for name in (GRAPH, TENSORS):
         _check_hash(path / name, files.hash_file(path / name), state)
@@ -123,10 +136,31 @@ def verify(path: str | Path) -> None:
 
 def restore(value: Any, path: str | Path) -> None:
     """Give an existing graph the state saved at `path`; refused with a list if the two do not fit."""
-    path = files.absolute(path)
-    files.restore_previous(path)
-    state = read_state(path)
-    _restore(value, path, state, open_tensors(path, state))
+
+    def read(place: Path) -> None:
+        state = read_state(place)
+        _restore(value, place, state, open_tensors(place, state))
+
+    of_one_piece(files.absolute(path), read)
+
+
+def of_one_piece(path: Path, read: Callable[[Path], T]) -> T:
+    """What `read` makes of a saved object; read again if another save took its place meanwhile.
+
+    So a reader gets the old one or the new one, also while another process saves, and never some of both.
+    """
+    for _ in range(_READINGS):
+        files.restore_previous(path)
+        with files.unchanged(path) as is_unchanged:
+            try:
+                value = read(path)
+            except (StorageError, ConfigError):
+                if is_unchanged():
+                    raise
+            else:
+                if is_unchanged():
+                    return value
+    raise StorageError(f"{path} was replaced {_READINGS} times while it was read; read it when nobody saves there.")
 
 
 def _encode_objects(root: Any, writer: Writer) -> Node:
@@ -200,7 +234,7 @@ def read_state(folder: Path) -> dict[str, Node]:
         raise StorageError(f"{folder} does not exist or is not a folder.")
     content = files.read_file(path, MAX_BYTES)
     body, mark, seal = content.rpartition(_SEAL.encode())
-    if not mark or seal.decode(errors="replace").rstrip("\n") != hashlib.sha256(body).hexdigest():
+    if not mark or seal != f"{hashlib.sha256(body).hexdigest()}\n".encode():
         raise StorageError(
             f"{path} is torn or was changed after it was saved: its last line does not match its content."
         )

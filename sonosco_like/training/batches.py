@@ -11,7 +11,9 @@ from sonosco_like.records import Batch
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
-    """A batch with its tensors on a device; what has none is left as it is."""
+    """A batch with its tensors on a device; what has none is left as it is, and all of it if that is the CPU."""
+    if device.type == "cpu":  # where batches come from
+        return batch
     if isinstance(batch, (list, tuple)):
         return type(batch)(to_device(part, device) for part in batch)
     if isinstance(batch, dict):

@@ -10,6 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from sonosco_like.version import __version__
 
 _PACKAGES = (
@@ -27,8 +29,10 @@ def describe_environment(command: list[str], seed: int) -> dict[str, Any]:
         "packages": {name: version for name in _PACKAGES if (version := _version(name))},
         "machine": {
             "system": platform.platform(),
+            "host": platform.node(),
             "processor": platform.machine(),
             "cores": os.cpu_count() or 0,
+            "gpus": [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())],
         },
         "git": _git(Path.cwd()),
         "hash_seed": os.environ.get("PYTHONHASHSEED", "random"),

@@ -4,54 +4,90 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from yaml.nodes import MappingNode, Node, ScalarNode
 
-from sonosco_like.errors import UsageError
-from sonosco_like.serialization import dumps, files, load, loads
+from sonosco_like.errors import ConfigError, DataError, MissingPackageError, SonoscoError, StorageError, UsageError
+from sonosco_like.serialization import Snapshot, dumps, files, loads, verify
 from sonosco_like.serialization.definition import serializable
 from sonosco_like.serialization.document import MAX_BYTES, parse
 from sonosco_like.serialization.overrides import apply_overrides
 from sonosco_like.serialization.scalars import INT, kind_of
-from sonosco_like.training.checkpoints import Checkpoints, step_of
+from sonosco_like.training.changes import Changes
+from sonosco_like.training.checkpoints import Checkpoints
+from sonosco_like.training.code_copy import copy_code
 from sonosco_like.training.environment import describe_environment
+from sonosco_like.training.fetching import fetch_run
+from sonosco_like.training.initialisation import InitialWeights, initialise
 from sonosco_like.training.interrupts import on_interrupt
+from sonosco_like.training.journal import journal
 from sonosco_like.training.lock import only_process
 from sonosco_like.training.randomness import seed_everything
+from sonosco_like.training.remote import RemoteCopy, is_url
 from sonosco_like.training.trainer import ModelTrainer
 
 logger = logging.getLogger(__name__)
 
-CONFIG = "config.yaml"
+CONFIG, ENVIRONMENT, FINAL = "config.yaml", "environment.yaml", "final"
+_MISTAKES = (UsageError, ConfigError, DataError, MissingPackageError)  # of the user, if nothing was trained yet
+
+
+class RunFailedError(SonoscoError):
+    """A run ended before its time; says why, and how it is continued."""
+
+    exit_code = 1
 
 
 @serializable
 class Experiment:
-    """What `sonosco train` runs. `corpus` is prepared before the first batch, if there is one."""
+    """What `sonosco train` runs.
+
+    `corpus` is prepared before the first batch, if there is one. `init_from` is a run or checkpoint whose weights the
+    model begins with. `remote` is a URL (`s3://bucket/runs/las`, or any other that fsspec knows) to which checkpoints
+    and what belongs to them are copied in the background, and from which `sonosco resume` continues the run.
+    """
 
     name: str
     trainer: ModelTrainer
     seed: int = 1234
     corpus: Any = None
+    init_from: InitialWeights | Path | None = None
+    remote: str | None = None
+
+    def __post_init__(self) -> None:
+        self.folder = Path()
+        self.started = ""
+        self.interrupted = False
+        self.changes: Changes | None = None
+        self._failure: Exception | None = None
 
     def start(self, folder: str | Path) -> int:
         """Train from the beginning, into a new folder. Returns the signal that interrupted it, or 0."""
         self.folder = files.absolute(folder)
+        if not self.trainer.processes.is_first:
+            return self._train_along(self.trainer.start_training)
         if (self.folder / CONFIG).exists():
             raise UsageError(f"{folder} holds a run already. Continue it with: sonosco resume {folder}")
         self.folder.mkdir(parents=True, exist_ok=True)
         with only_process(self.folder):
+            self.started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
             files.replace_file(self.folder / CONFIG, dumps(self, state=False).encode())
-            environment = describe_environment(sys.argv, self.seed)
-            files.replace_file(self.folder / "environment.yaml", dumps(environment).removeprefix("!dict\n").encode())
+            environment = {"started": self.started, **describe_environment(sys.argv, self.seed)}
+            files.replace_file(self.folder / ENVIRONMENT, dumps(environment).removeprefix("!dict\n").encode())
             return self._train(self.trainer.start_training)
 
     def resume(self) -> int:
         """Train on from the newest intact checkpoint of the folder."""
+        if not self.trainer.processes.is_first:
+            return self._train_along(self.trainer.continue_training)
         with only_process(self.folder):
+            if self.changes is not None:
+                self.changes.record()
+            self.checkpoints.repair()
             return self._train(self.trainer.continue_training)
 
     @property
@@ -59,28 +95,68 @@ class Experiment:
         """The checkpoints in the folder."""
         return Checkpoints(self.folder)
 
-    def _train(self, train: Any) -> int:
+    def _train(self, train: Callable[[], None]) -> int:
         trainer = self.trainer
         trainer.experiment = self
+        begun_at = trainer.global_step
+        try:
+            with journal(self.folder, trainer) as entry:
+                entry.interrupted_by = self._prepare_and_train(train)
+        except Exception as error:
+            failure = self._failure or error  # the journal of a run that failed on a full disk fails as well
+            if trainer.global_step == begun_at and isinstance(failure, _MISTAKES):
+                raise failure from failure.__cause__
+            raise RunFailedError(self._said_of(failure)) from failure
+        return entry.interrupted_by
 
-        def interrupted(name: str) -> None:
-            logger.warning("%s: saving after this batch, then leaving. Once more leaves at once.", name)
-            trainer.save_checkpoint()
-            trainer.stop_training(f"interrupted by {name}")
-
-        with on_interrupt(interrupted) as received:
+    def _train_along(self, train: Callable[[], None]) -> int:
+        """What every process but the first does: the same training, without a word or a file."""
+        self.trainer.experiment = self
+        if self.init_from is not None and self.trainer.global_step == 0:
+            initialise(self.trainer.model, self.init_from)
+        with on_interrupt(self._interrupt) as received:
             train()
-        self._finish(trainer, bool(received))
         return received[0] if received else 0
 
-    def _finish(self, trainer: ModelTrainer, interrupted: bool) -> None:
-        newest = self.checkpoints.path_of(trainer.global_step)
-        if newest.is_dir():
-            self.checkpoints.point("latest", newest)
-        if not interrupted:
-            from sonosco_like.serialization import Snapshot
+    def _prepare_and_train(self, train: Callable[[], None]) -> int:
+        try:
+            copy_code(self.folder, self.trainer.global_step)
+            if self.init_from is not None and self.trainer.global_step == 0:
+                initialise(self.trainer.model, self.init_from)
+            return self._train_and_save(train)
+        except Exception as error:
+            self._failure = error
+            raise
 
-            Snapshot(trainer).write(self.folder / "final")
+    def _train_and_save(self, train: Callable[[], None]) -> int:
+        with RemoteCopy(self.folder, self.remote) as remote, on_interrupt(self._interrupt) as received:
+            self.trainer.saver.listeners = [self._point_latest, remote.saved]
+            train()
+            if received:
+                self._refuse_unsaved(self.trainer.global_step)
+            else:
+                Snapshot(self.trainer).write(self.folder / FINAL)
+        return received[0] if received else 0
+
+    def _interrupt(self, name: str) -> None:
+        logger.warning("%s: saving after this batch, then leaving. Once more leaves at once.", name)
+        self.interrupted = True
+        self.trainer.save_checkpoint()
+        self.trainer.stop_training(f"interrupted by {name}")
+
+    def _point_latest(self, path: Path) -> None:
+        if path.parent == self.checkpoints.folder:
+            self.checkpoints.point("latest", path)
+
+    def _refuse_unsaved(self, step: int) -> None:
+        """An interrupted run that says it was saved must have been."""
+        if self.checkpoints.path_of(step) in self.trainer.saver.failed:
+            raise StorageError("it was interrupted, and this step could not be saved.")
+
+    def _said_of(self, error: Exception) -> str:
+        what = str(error) if isinstance(error, SonoscoError) else f"{type(error).__name__}: {error}"
+        step = self.trainer.global_step
+        return f"The run failed at step {step}: {what.rstrip('.')}; continue with: sonosco resume {self.folder}"
 
 
 def read_experiment(config: Path, overrides: Iterable[str] = ()) -> Experiment:
@@ -96,17 +172,38 @@ def read_experiment(config: Path, overrides: Iterable[str] = ()) -> Experiment:
     return loads(text, Experiment, source=str(config), overrides=overrides)
 
 
-def open_run(folder: Path) -> tuple[Experiment, int]:
-    """The experiment of a run folder at its newest intact checkpoint, and the step of that."""
+def open_run(run: str | Path, overrides: Iterable[str] = (), into: Path | None = None) -> tuple[Experiment, int]:
+    """The experiment of a run at its newest intact checkpoint, and the step of that.
+
+    `run` is a run folder, or the URL of a remote copy, which is fetched to the folder `into`, or to `runs/<its name>`.
+    """
+    if is_url(str(run)):
+        run = fetch_run(str(run), into)
+    folder = files.absolute(run)
     if not (folder / CONFIG).is_file():
-        raise UsageError(f"{folder} is not a run folder: it has no {CONFIG}.")
-    experiment = read_experiment(folder / CONFIG)
-    experiment.folder = files.absolute(folder)
-    newest = experiment.checkpoints.newest()
-    if newest is None:
-        return experiment, 0
-    experiment.trainer = load(newest, ModelTrainer)
-    return experiment, step_of(newest)
+        raise UsageError(f"{run} is not a run folder: it has no {CONFIG}.")
+    newest = Checkpoints(folder).newest() or _intact_final(folder)
+    changes = Changes(folder, newest, overrides)
+    experiment = read_experiment(folder / CONFIG, changes.for_config())
+    experiment.folder, experiment.changes = folder, changes
+    experiment.started = _started(folder)
+    if newest is not None:
+        experiment.trainer = changes.load()
+    return experiment, experiment.trainer.global_step
+
+
+def _intact_final(folder: Path) -> Path | None:
+    try:
+        verify(folder / FINAL)
+    except (StorageError, ConfigError):
+        return None
+    return folder / FINAL
+
+
+def _started(folder: Path) -> str:
+    environment = folder / ENVIRONMENT
+    entries = loads(files.read_file(environment, MAX_BYTES), dict[str, Any]) if environment.is_file() else {}
+    return str(entries.get("started", ""))
 
 
 def _seed(node: Node) -> int:

@@ -14,21 +14,36 @@ try:
 except ImportError:  # not on Windows, where runs are not guarded against each other
     fcntl = None  # type: ignore[assignment]
 
+_held: set[Path] = set()  # by this process, to which the system would give a lock twice
+
 
 @contextmanager
 def only_process(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run folder. Raises UsageError if another process has it."""
+    """Hold the lock of a run folder. Raises UsageError if another process has it.
+
+    It is a lock of this process and not of the open file, which forked loader workers would share and hold for as long
+    as they outlive a killed trainer.
+    """
+    place = folder.resolve()
+    if place in _held:
+        raise UsageError(f"{folder} is in use by this process already.")
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        if fcntl is not None:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
-                said = f"{folder} is in use by process {owner or 'unknown'}; wait for it, or stop it."
-                raise UsageError(said) from None
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        _lock(descriptor, folder)
+        _held.add(place)
         yield
     finally:
+        _held.discard(place)
         os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        if fcntl is not None:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+        said = f"{folder} is in use by process {owner or 'unknown'}; wait for it, or stop it."
+        raise UsageError(said) from None
+    os.truncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())

@@ -8,42 +8,63 @@ from typing import Any
 from sonosco_like.metrics import RunningMeasures
 
 VALIDATION = "val_"
+AVERAGED = "ema_"
+
+
+def validation_prefix(name: str | None, averaged: bool = False) -> str:
+    """How the measures of a validation set begin: `val_`, `val_<name>_`, `val_ema_` for the averaged weights."""
+    return VALIDATION + (AVERAGED if averaged else "") + (f"{name}_" if name else "")
 
 
 class PerformanceMeasures(Mapping[str, float]):
     """`loss`, `gradient_norm`, `<metric>` of this epoch so far; `val_loss`, `val_<metric>` of the last validation.
 
-    Numbers are computed when they are read. Reading waits for the device; not reading never does.
+    Further measures are what callbacks put in with `update_metric`. Numbers are computed when they are read. Reading
+    waits for the device; not reading never does.
     """
 
     def __init__(self) -> None:
         self.training = RunningMeasures()
-        self.validation = RunningMeasures()
+        self.validation: dict[str, RunningMeasures] = {}
+        self.further: dict[str, float] = {}
 
-    def replace_validation(self, found: RunningMeasures) -> None:
+    def replace_validation(self, prefix: str, found: RunningMeasures) -> None:
         """Take the results of a new validation instead of the last one's."""
-        self.validation = found
+        self.validation[prefix] = found
+
+    def update_metric(self, name: str, value: float) -> None:
+        """Put in a measure that somebody else computed; it stays until it is put in again."""
+        self.further[name] = float(value)
 
     def __getitem__(self, name: str) -> float:
-        if name.startswith(VALIDATION):
-            return self.validation[name.removeprefix(VALIDATION)]
+        if name in self.further:
+            return self.further[name]
+        for prefix, found in self.validation.items():
+            if name.startswith(prefix) and name.removeprefix(prefix) in found:
+                return found[name.removeprefix(prefix)]
         return self.training[name]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self.training
-        yield from (VALIDATION + name for name in self.validation)
+        yield from (name for name in self.training if name not in self.further)
+        for prefix, found in self.validation.items():
+            yield from (prefix + name for name in found if prefix + name not in self.further)
+        yield from self.further
 
     def __len__(self) -> int:
-        return len(self.training) + len(self.validation)
+        return sum(1 for _ in self)
 
     def __repr__(self) -> str:
         return f"{{{', '.join(f'{name}: {value:.6g}' for name, value in self.items())}}}"
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums behind both."""
-        return {"training": self.training.state_dict(), "validation": self.validation.state_dict()}
+        """The sums behind all."""
+        validation = {prefix: found.state_dict() for prefix, found in self.validation.items()}
+        return {"training": self.training.state_dict(), "validation": validation, "further": dict(self.further)}
 
     def load_state_dict(self, content: dict[str, Any]) -> None:
         """Continue from sums that were saved."""
         self.training.load_state_dict(content["training"])
-        self.validation.load_state_dict(content["validation"])
+        self.validation = {prefix: RunningMeasures() for prefix in content["validation"]}
+        for prefix, found in self.validation.items():
+            found.load_state_dict(content["validation"][prefix])
+        self.further = dict(content["further"])

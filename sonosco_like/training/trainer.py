@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -13,42 +12,53 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from sonosco_like.errors import UsageError, did_you_mean
-from sonosco_like.events import AbstractCallback, Duration, Event, Hooks, Moment, Stop, fire, listen, stage
-from sonosco_like.metrics import Judged, RunningMeasures, Sums, describe, measure, needs_of, teacher_forced_texts
+from sonosco_like.errors import SonoscoError, UsageError
+from sonosco_like.events import Duration, Event, Moment, Stop, fire, listen, stage
+from sonosco_like.metrics import Judged, RunningMeasures, describe, measure
 from sonosco_like.optim import AdamW
-from sonosco_like.serialization import Snapshot, serializable, state
+from sonosco_like.serialization import serializable, state
+from sonosco_like.training.averaging import WeightAverage
 from sonosco_like.training.batches import describe_batch, inputs_of, targets_of, to_device, weight_of
-from sonosco_like.training.judging import Prediction, from_the_beginning, judging
-from sonosco_like.training.measures import VALIDATION, PerformanceMeasures
-from sonosco_like.training.optimization import Optimization
-from sonosco_like.training.randomness import generator_states, restore_generators
+from sonosco_like.training.measures import PerformanceMeasures
+from sonosco_like.training.preparing import Preparing
+from sonosco_like.training.processes import Processes
+from sonosco_like.training.randomness import as_plain_data, from_plain_data, generator_states, restore_generators
+from sonosco_like.training.recovering import Recovering
+from sonosco_like.training.saving import CheckpointSaver
 
 logger = logging.getLogger(__name__)
 
-_PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
 
 @serializable
-class ModelTrainer:
+class ModelTrainer(Preparing, Recovering):
     """Trains a model on batches and tells its callbacks about it.
 
     Any `nn.Module` and any iterable of batches will do. Our own models and loaders are saved with the trainer and
-    resumed at the exact batch. `test_step` is the number of batches between two validations; a validation also ends
-    every epoch. `clip_grads` limits the norm of the gradients, `clip_values` each of them. `epoch` and `step` are those
-    under way, both from 0; `global_step` counts the batches done.
+    resumed at the exact batch.
+
+    `val_data_loader` is one loader, or several by name, whose measures are then `val_<name>_<measure>`. `test_step` is
+    the number of batches between two validations, or a text such as `500ba` or `2ep`; unless it counts epochs, a
+    validation also ends every epoch. `clip_grads` limits the norm of the gradients, `clip_values` each of them.
+    `averaging` keeps a moving average of the weights beside them. `non_finite` says what a loss that is not a number
+    means: the end of the run (`stop`), a batch to leave out (`skip`), weights to take back to the newest checkpoint
+    (`rollback`), or nothing (`ignore`, which alone never waits for the device). `compile` names a backend of
+    `torch.compile`; `gradient_checkpointing` names, by patterns, modules that compute activations again instead of
+    keeping them. `sync_batch_norm` has batch normalisation see the batches of all processes as one. `saver` writes the
+    checkpoints.
+
+    `epoch` and `step` are those under way, both from 0; `global_step` counts the batches done.
     """
 
     class_callbacks: ClassVar[list[Any]] = []
     events: ClassVar[tuple[str, ...]] = ()
 
-    model: nn.Module
-    loss: Callable[..., Any]
-    epochs: int
-    train_data_loader: Any
-    val_data_loader: Any = None
-    test_data_loader: Any = None
-    decoder: Any = None
+    model: nn.Module = field(kw_only=False)
+    loss: Callable[..., Any] = field(kw_only=False)
+    epochs: int = field(kw_only=False)
+    train_data_loader: Any = field(kw_only=False)
+    val_data_loader: Any = field(default=None, kw_only=False)
+    test_data_loader: Any = field(default=None, kw_only=False)
+    decoder: Any = field(default=None, kw_only=False)
     optimizer: Any = field(default_factory=AdamW)
     scheduler: Any = None
     metrics: list[Callable[..., Any]] = field(default_factory=list)
@@ -58,31 +68,50 @@ class ModelTrainer:
     clip_values: float | None = None
     accumulate_gradients: int = 1
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
-    test_step: int | None = 50
+    test_step: int | str | None = 50
     max_duration: str | None = None
+    averaging: WeightAverage | None = None
+    non_finite: Literal["stop", "skip", "rollback", "ignore"] = "stop"
+    compile: str | None = None
+    gradient_checkpointing: list[str] = field(default_factory=list)
+    sync_batch_norm: bool = False
+    saver: CheckpointSaver = field(default_factory=CheckpointSaver)
     epoch: int = state(0)
     step: int = state(0)
     global_step: int = state(0)
     batches_done: int = state(0)
+    epoch_read: bool = state(False)
+    batch_unfinished: bool = state(False)
+    rollbacks: int = state(0)
     seconds: float = state(0.0)
 
     def __post_init__(self) -> None:
+        self.processes = Processes()
+        self.hooks, self.seconds_in_callbacks = listen(self, (), self.processes.rank)
+        self.init()
+
+    @stage("init")
+    def init(self) -> None:
+        """Refuse what cannot be, and begin with nothing built."""
         for name in ("epochs", "accumulate_gradients"):
             if getattr(self, name) < 1:
                 raise UsageError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
-        if self.test_step is not None and self.test_step < 1:
-            raise UsageError(f"`test_step` must be at least 1, or null for epoch ends only, got {self.test_step}.")
+        self._test_interval = _interval(self.test_step)
+        self._limit = Duration.parse(self.max_duration) if self.max_duration else None
         self.performance_measures = PerformanceMeasures()
         self.experiment: Any = None
-        self.hooks: Hooks = {}
-        self.seconds_in_callbacks: dict[str, float] = {}
-        self._limit = Duration.parse(self.max_duration) if self.max_duration else None
-        self._device = self.device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._optimization: Optimization | None = None
-        self._original_fields: dict[str, Any] = {}
-        self._stop: Stop | None = None
-        self._epoch_over = False
+        self._device = self.processes.device(self.device)
+        self._network = self._inference = self.model
+        self._optimization = None
+        self._last_good = None
+        self._original_fields = {}
+        self._stop = None
         self._fetched = False
+        self._listening = self._norm_is_read = False
+        self._vocabulary = None
+        self._predictions = []
+        self._gathered: list[Any] = []
+        self._cheap_metrics: list[Callable[..., Any]] = []
         self._checkpoint_asked: Path | Literal[True] | None = None
         self._validated_at = -1
         self._clock = 0.0
@@ -104,13 +133,22 @@ class ModelTrainer:
         self._stop = Stop(reason)
 
     def add_callback(self, callback: Any) -> None:
-        """Have one more callback listen, from now on."""
-        self.set_callbacks([*self.callbacks, callback])
+        """Have one more callback listen, from now on; of a class, an instance with its defaults."""
+        self.set_callbacks([*self.callbacks, callback() if isinstance(callback, type) else callback])
+
+    def remove_callback(self, callback: Any) -> None:
+        """Have a callback listen no more; of a class, all its instances."""
+        by_class = isinstance(callback, type)
+        left = [each for each in self.callbacks if not (isinstance(each, callback) if by_class else each is callback)]
+        if len(left) == len(self.callbacks):
+            name = callback.__name__ if by_class else type(callback).__name__
+            raise UsageError(f"The trainer has no callback {name} to remove.")
+        self.set_callbacks(left)
 
     def set_callbacks(self, callbacks: list[Any]) -> None:
         """Have these callbacks listen instead of the present ones."""
         self.callbacks = list(callbacks)
-        if self.hooks:
+        if self._listening:
             self._listen()
 
     def add_metric(self, metric: Callable[..., Any]) -> None:
@@ -121,27 +159,17 @@ class ModelTrainer:
         """Compute these metrics instead of the present ones."""
         self.metrics = list(metrics)
 
+    def update_metric(self, name: str, value: float | Tensor) -> None:
+        """Put a measure that a callback computed beside the others, and log it; what is no number is only logged."""
+        if not isinstance(value, Tensor) or value.dim() == 0:
+            self.performance_measures.update_metric(name, float(value))
+        self.log({name: value})
+
     def save_checkpoint(self, path: str | Path | None = None) -> None:
         """Save the whole trainer once the batch or epoch under way is complete: to `path`, or into the run folder."""
         if path is None and self.experiment is None:
             raise UsageError("There is no run folder to save a checkpoint into; give save_checkpoint a path.")
         self._checkpoint_asked = True if path is None else Path(path)
-
-    def evaluate(self, loader: Any) -> dict[str, float]:
-        """Loss and metrics on the data of a loader. Measures, validations and the loader's place stay as they are."""
-        return dict(self._judge(loader, self._judge_batch))
-
-    def predict(self, loader: Any) -> list[Prediction]:
-        """What the model hears in each utterance of a loader, decoded freely."""
-        found = []
-        with judging(self.model), from_the_beginning(loader):
-            for batch in loader:
-                batch = to_device(batch, self._device)
-                with self._autocast():
-                    output = self.model(inputs_of(batch))
-                texts = self.decoder.texts(output, self.vocabulary, model=self.model)
-                found += [Prediction(*row) for row in zip(batch.ids, batch.texts, texts, strict=True)]
-        return found
 
     def log(self, values: Mapping[str, Any]) -> None:
         """Hand named values to the callbacks that write them down, as of this step."""
@@ -154,279 +182,175 @@ class ModelTrainer:
         fire(self.hooks, moment)
         return moment
 
-    @property
-    def vocabulary(self) -> Any:
-        """The tokenizer of the data, which turns labels into text."""
-        for loader in (self.train_data_loader, self.val_data_loader, self.test_data_loader):
-            tokenizer = getattr(getattr(loader, "dataset", None), "tokenizer", None)
-            if tokenizer is not None:
-                return tokenizer
-        raise UsageError("A metric reads decoded text, but no data loader has a tokenizer to make text of labels.")
-
     # The loop
 
     def _run(self) -> None:
         self._stop = None
         self._clock = time.monotonic() - self.seconds
         try:
-            self._build()
-            self._check()
-            self._listen()
-            self._prepare_data()
-            self._train()
-        except Stop as stop:  # at `attach`, `training_start` or `training_end`
-            self._say_stopped(stop)
+            self._run_to_its_end()
         except BaseException as error:
+            if isinstance(error, Exception):
+                self._save_last_good()
             fire(self.hooks, Moment(Event.ERROR.value, self, error=error))
             raise
         finally:
+            self._listening = False
             self._close_callbacks()
+            self.saver.wait()
+        self.saver.close()
+
+    def _run_to_its_end(self) -> None:
+        try:
+            self._build()
+            self._listen()
+            self._prepare()
+            self._cheap_metrics = [metric for metric in self.metrics if not describe(metric).needs]
+            self.train()
+        except Stop as stop:
+            logger.info("Training stopped at epoch %d, step %d: %s", self.epoch, self.step, stop.reason or "as asked")
+        self._write_checkpoint_if_asked()
 
     @stage("training")
-    def _train(self) -> None:
+    def train(self) -> None:
         stop: Stop | None = None
         while stop is None and not self._finished():
-            self._epoch_over = False
             try:
-                self._train_epoch(self.epoch)
+                self.train_epoch(self.epoch)
             except Stop as raised:
                 stop = raised if raised.scope == "training" else None
-                self._epoch_over = self._epoch_over or raised.scope == "epoch"
+                self.epoch_read = self.epoch_read or raised.scope == "epoch"
             stop = stop or self._stop
-            if self._epoch_over:
-                self.epoch, self.step, self.batches_done = self.epoch + 1, 0, 0
+            if self.epoch_read:
+                self.epoch, self.step, self.batches_done, self.epoch_read = self.epoch + 1, 0, 0, False
             self._write_checkpoint_if_asked()
         if stop is not None:
-            self._say_stopped(stop)
+            raise stop
 
     @stage("epoch")
-    def _train_epoch(self, epoch: int) -> None:
+    def train_epoch(self, epoch: int) -> None:
         if self.batches_done == 0:
             self.performance_measures.training.clear()
+        self._finish_batch_of_failed_run()
         batches = self._batches(epoch)
-        while True:
+        while not self.epoch_read:
             self.step = self.batches_done
             self._fetched = False
+            if self._last_good is not None:
+                self._last_good.remember()
             try:
-                batch = self._fetch(batches)
+                batch = self.fetch(batches)
                 if batch is None:
                     break
-                self._train_batch(batch)
+                self.train_batch(batch)
             except Stop as stop:
                 if self._fetched and self.batches_done == self.step:  # the batch was handed out, so it is spent
                     self._count_batch()
                 if stop.scope != "batch":
                     raise
+            self.batch_unfinished = False
+            self._agree()
             if self._stop is not None:
                 raise self._stop
             self._write_checkpoint_if_asked()
+            self.saver.check()
             if self._limit and self._limit.unit != "ep" and self._limit_reached():
                 raise Stop(f"max_duration {self.max_duration} is reached")
         if self._opt.pending:
-            self._optimizer_step()
-        self._epoch_over = True
+            self.optimizer_step()
+            self._opt.settle()
         try:
             self._validate_if_due(at_epoch_end=True)
         except Stop as stop:  # the epoch is complete all the same
             self._stop = stop if stop.scope == "training" else None
 
     @stage("batch")
-    def _train_batch(self, batch: Any) -> None:
+    def train_batch(self, batch: Any) -> None:
         batch = to_device(batch, self._device)
+        if self.processes.size > 1:
+            self._network = self.processes.share_again(self.model, self._inference, self._network)
         try:
             with self._autocast():
-                output = self._forward(batch)
-                loss = self._compute_loss(output, batch)
-            self._backward(loss)
-            if self._opt.pending >= self.accumulate_gradients:
-                self._optimizer_step()
+                output = self.forward(batch)
+                loss = self.compute_loss(output, batch)
+            value = loss.detach() if self.non_finite == "ignore" else loss.item()
+            usable = isinstance(value, Tensor) or self._is_usable(value, batch)
+            if usable:
+                self.backward(loss)
+                if self._opt.pending >= self.accumulate_gradients:
+                    self.optimizer_step()
         except torch.OutOfMemoryError as error:
             raise UsageError(f"Out of memory on a batch with {describe_batch(batch)}. Make batches smaller.") from error
         self._count_batch()
-        self._measure(loss, output, batch)
+        if usable:
+            self._measure(value, output, batch)
         self._validate_if_due()
+        self.batch_unfinished = False
 
     @stage("fetch")
-    def _fetch(self, batches: Iterator[Any]) -> Any:
+    def fetch(self, batches: Iterator[Any]) -> Any:
         batch = next(batches, None)
         self._fetched = batch is not None
+        self.epoch_read = batch is None
         return batch
 
     @stage("forward")
-    def _forward(self, batch: Any) -> Any:
-        return self.model(inputs_of(batch))
+    def forward(self, batch: Any) -> Any:
+        return self._network(inputs_of(batch))
 
     @stage("loss")
-    def _compute_loss(self, output: Any, batch: Any) -> Tensor:
+    def compute_loss(self, output: Any, batch: Any) -> Tensor:
         loss: Tensor = self.loss(output, targets_of(batch))
         return loss
 
     @stage("backward")
-    def _backward(self, loss: Tensor) -> None:
+    def backward(self, loss: Tensor) -> None:
         self._opt.backward(loss, self.accumulate_gradients)
 
     @stage("optimizer_step")
-    def _optimizer_step(self) -> None:
+    def optimizer_step(self) -> None:
         self._opt.unscale()
-        self._clip_gradients()
+        self.clip_gradients()
         self._opt.step()
+        self._predictions = []
+        if self.averaging is not None:
+            self.averaging.update(self.model)
 
     @stage("clip_gradients")
-    def _clip_gradients(self) -> None:
-        norm = self._opt.clip(self.clip_grads, self.clip_values, measured=bool(self.callbacks))
+    def clip_gradients(self) -> None:
+        norm = self._opt.clip(self.clip_grads, self.clip_values, self._norm_is_read)
         if norm is not None:
             self.performance_measures.training.add_mean("gradient_norm", norm, 1.0)
 
     def _count_batch(self) -> None:
         self.batches_done += 1
         self.global_step += 1
+        self.batch_unfinished = True
         self.seconds = time.monotonic() - self._clock
+        self._predictions = []
+        self._opt.settle()
 
-    def _measure(self, loss: Tensor, output: Any, batch: Any) -> None:
-        running = self.performance_measures.training
-        running.add_mean("loss", loss.detach(), weight_of(self.loss, batch))
-        cheap = [metric for metric in self.metrics if not describe(metric).needs]
-        if cheap:
+    def _measure(self, loss: Tensor | float, output: Any, batch: Any) -> None:
+        shared = self.processes.size > 1
+        running = RunningMeasures() if shared else self.performance_measures.training
+        running.add_mean("loss", loss, weight_of(self.loss, batch))
+        if self._cheap_metrics:
             with torch.no_grad():
-                for name, sums in measure(cheap, Judged(batch, output)).items():
+                for name, sums in measure(self._cheap_metrics, Judged(batch, output)).items():
                     running.add(name, sums)
+        if shared:
+            running.all_reduce(self.processes.sum, self._device)
+            self.performance_measures.training.merge(running)
 
-    # Validation
-
-    def _validate_if_due(self, at_epoch_end: bool = False) -> None:
-        if self.val_data_loader is None or self._validated_at == self.global_step:
+    def _agree(self) -> None:
+        """Have all processes stop, or save, after the same batch when one of them wants to."""
+        if self.processes.size == 1:
             return
-        if at_epoch_end or (self.test_step is not None and self.global_step % self.test_step == 0):
-            self._validated_at = self.global_step
-            self._validate(self.val_data_loader)
-
-    @stage("validation")
-    def _validate(self, loader: Any) -> dict[str, float]:
-        found = self._judge(loader, self._validate_batch)
-        self.performance_measures.replace_validation(found)
-        return {VALIDATION + name: value for name, value in found.items()}
-
-    @stage("validation_batch")
-    def _validate_batch(self, batch: Any) -> dict[str, Sums]:
-        return self._judge_batch(batch)
-
-    def _judge(self, loader: Any, judge_batch: Callable[[Any], dict[str, Sums]]) -> RunningMeasures:
-        found = RunningMeasures()
-        with judging(self.model), from_the_beginning(loader):
-            for batch in loader:
-                for name, sums in judge_batch(to_device(batch, self._device)).items():
-                    found.add(name, sums)
-        return found
-
-    def _judge_batch(self, batch: Any) -> dict[str, Sums]:
-        with self._autocast():
-            output = self.model(inputs_of(batch))
-            loss = self.loss(output, targets_of(batch))
-        found = {"loss": Sums.of_mean(loss, weight_of(self.loss, batch))}
-        return {**found, **measure(self.metrics, self._predict(output, batch))} if self.metrics else found
-
-    @stage("prediction")
-    def _predict(self, output: Any, batch: Any) -> Judged:
-        needs = needs_of(self.metrics)
-        texts = self.decoder.texts(output, self.vocabulary, model=self.model) if "hypotheses" in needs else None
-        forced = teacher_forced_texts(output, batch, self.vocabulary.decode) if "teacher_forced" in needs else None
-        return Judged(batch, output, texts, forced)
-
-    # State, beside the fields: saved with the trainer by the serialization
-
-    def state_dict(self) -> dict[str, Any]:
-        """What training changed in the parts that are built, and in the random generators."""
-        if self._optimization is None:
-            return {}
-        return {
-            "optimization": self._optimization.state_dict(),
-            "measures": self.performance_measures.state_dict(),
-            "validated_at": self._validated_at,
-            "generators": generator_states(),
-        }
-
-    def load_state_dict(self, content: dict[str, Any]) -> None:
-        """Continue from what `state_dict` gave."""
-        self._build()
-        self._opt.load_state_dict(content["optimization"])
-        self.performance_measures.load_state_dict(content["measures"])
-        self._validated_at = content["validated_at"]
-        restore_generators(content["generators"])
-
-    def original_fields(self) -> dict[str, Any]:
-        """What fields held before the parts were built from them; this is what is written to YAML."""
-        return self._original_fields
-
-    # Preparation
-
-    @property
-    def _opt(self) -> Optimization:
-        assert self._optimization is not None, "the trainer builds its optimizer before the first batch"
-        return self._optimization
-
-    def _build(self) -> None:
-        if self._optimization is not None:
-            return
-        self.hooks, self.seconds_in_callbacks = listen(self, self.callbacks, _rank())
-        self.model = self._build_model(self.model)
-        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        self._original_fields = {"optimizer": self.optimizer, "scheduler": self.scheduler}
-        self.optimizer = self._build_optimizer(trained)
-        if hasattr(self.scheduler, "build"):
-            self.scheduler = self.scheduler.build(self.optimizer)
-        scaler = torch.amp.GradScaler(self._device.type) if self.precision == "float16" else None
-        self._optimization = Optimization(self.model, self.optimizer, self.scheduler, scaler)
-
-    @stage("build_model")
-    def _build_model(self, model: nn.Module) -> nn.Module:
-        return model.to(self._device).train()
-
-    @stage("build_optimizer")
-    def _build_optimizer(self, parameters: Iterable[Any]) -> Any:
-        return self.optimizer.build(parameters) if hasattr(self.optimizer, "build") else self.optimizer
-
-    def _listen(self) -> None:
-        self.hooks, self.seconds_in_callbacks = listen(self, self.callbacks, _rank())
-        fire(self.hooks, Moment(Event.ATTACH.value, self))
-
-    def _prepare_data(self) -> None:
-        """Let the training data say what all data is measured by, such as global statistics, before any is used."""
-        prepare = getattr(getattr(self.train_data_loader, "dataset", None), "prepare", None)
-        if prepare is not None:
-            prepare()
-
-    def _check(self) -> None:
-        """Refuse, before the first batch, what would fail after hours."""
-        decoding = [describe(metric).name for metric in self.metrics if "hypotheses" in describe(metric).needs]
-        if self.decoder is None and decoding:
-            raise UsageError(f"{decoding[0]} reads decoded text: the trainer needs a `decoder`, e.g. GreedyCTCDecoder.")
-        known = self._measure_names()
-        for callback in self.callbacks:
-            for name in callback.measures_needed() if isinstance(callback, AbstractCallback) else ():
-                if name not in known:
-                    hint = did_you_mean(name, known) or f"; there are {', '.join(sorted(known))}."
-                    raise UsageError(f"{type(callback).__name__} reads {name!r}, which nobody computes{hint}")
-
-    def _measure_names(self) -> set[str]:
-        metrics = {describe(metric).name: describe(metric) for metric in self.metrics}
-        names = {"loss", "gradient_norm"} | {name for name, described in metrics.items() if not described.needs}
-        return names | {VALIDATION + name for name in ("loss", *metrics)} if self.val_data_loader is not None else names
-
-    def _batches(self, epoch: int) -> Iterator[Any]:
-        loader = self.train_data_loader
-        if hasattr(loader, "set_epoch"):
-            loader.set_epoch(epoch)
-            return iter(loader)
-        batches: Iterator[Any] = iter(loader)
-        if self.batches_done:
-            logger.warning("%s has no position; passing over %d batches.", type(loader).__name__, self.batches_done)
-            for _ in range(self.batches_done):
-                next(batches, None)
-        return batches
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        dtype = _PRECISIONS[self.precision]
-        return torch.autocast(self._device.type, dtype) if dtype is not None else nullcontext()
+        stop, checkpoint = self.processes.any(self._stop is not None, self._checkpoint_asked is True)
+        if stop and self._stop is None:
+            self._stop = Stop("another process stopped")
+        if checkpoint and self._checkpoint_asked is None:
+            self._checkpoint_asked = True
 
     def _finished(self) -> bool:
         return self.epoch >= self.epochs or self._limit_reached()
@@ -434,19 +358,6 @@ class ModelTrainer:
     def _limit_reached(self) -> bool:
         share = self.epoch / self.epochs
         return self._limit is not None and self._limit.reached(self.epoch, self.global_step, self.seconds, share)
-
-    def _write_checkpoint_if_asked(self) -> None:
-        asked, self._checkpoint_asked = self._checkpoint_asked, None
-        if asked is not None:
-            self._checkpoint(self.experiment.checkpoints.path_of(self.global_step) if asked is True else asked)
-
-    @stage("checkpoint")
-    def _checkpoint(self, path: Path) -> Path:
-        Snapshot(self).write(path)
-        return path
-
-    def _say_stopped(self, stop: Stop) -> None:
-        logger.info("Training stopped at epoch %d, step %d: %s", self.epoch, self.step, stop.reason or "as asked")
 
     def _close_callbacks(self) -> None:
         for callback in self.callbacks:
@@ -456,7 +367,70 @@ class ModelTrainer:
                 except Exception:
                     logger.exception("%s failed in close().", type(callback).__name__)
 
+    # Checkpoints, and the state they hold beside the fields
 
-def _rank() -> int:
-    distributed = torch.distributed
-    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
+    def _write_checkpoint_if_asked(self) -> None:
+        asked, self._checkpoint_asked = self._checkpoint_asked, None
+        if asked is not None:
+            self.write_checkpoint(self.experiment.checkpoints.path_of(self.global_step) if asked is True else asked)
+
+    @stage("checkpoint")
+    def write_checkpoint(self, path: Path) -> Path:
+        self._gathered = self.processes.gather(as_plain_data(generator_states())) if self.processes.size > 1 else []
+        self.rollbacks = 0
+        if self.processes.is_first:
+            self.saver.save(self, path)
+        return path
+
+    def _save_last_good(self) -> None:
+        """After a failure: a checkpoint of the last batch that went well, if it can still be told."""
+        if self.experiment is None or self.global_step == 0 or self.processes.size > 1:
+            return
+        path = self.experiment.checkpoints.path_of(self.global_step)
+        try:
+            if not path.exists() and self._undo_batch():
+                self.write_checkpoint(path)
+                logger.warning("The state after the last good batch was saved as %s.", path.name)
+        except (SonoscoError, OSError) as error:
+            logger.warning("The state after the last good batch could not be saved: %s", error)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What training changed in the parts that are built, and in the random generators."""
+        if self._optimization is None:
+            return {}
+        others = [from_plain_data(plain) for plain in self._gathered[1:]]
+        return {
+            "optimization": self._optimization.state_dict(),
+            "measures": self.performance_measures.state_dict(),
+            "validated_at": self._validated_at,
+            "generators": [generator_states(), *others],
+        }
+
+    def load_state_dict(self, content: dict[str, Any]) -> None:
+        """Continue from what `state_dict` gave."""
+        self._build()
+        self._opt.load_state_dict(content["optimization"])
+        self.performance_measures.load_state_dict(content["measures"])
+        self._validated_at = content["validated_at"]
+        generators = content["generators"]
+        if len(generators) != self.processes.size:
+            logger.warning(
+                "This was saved by %d processes and is continued by %d: the run is not the one it would have been.",
+                len(generators), self.processes.size,
+            )  # fmt: skip
+        restore_generators(generators[self.processes.rank % len(generators)])
+
+    def original_fields(self) -> dict[str, Any]:
+        """What fields held before the parts were built from them; this is what is written to YAML."""
+        return self._original_fields
+
+
+def _interval(test_step: int | str | None) -> Duration | None:
+    if test_step is None:
+        return None
+    if isinstance(test_step, int) and test_step < 1:
+        raise UsageError(f"`test_step` must be at least 1, or null for epoch ends only, got {test_step}.")
+    every = Duration.parse(test_step if isinstance(test_step, str) else f"{test_step}ba")
+    if every.unit not in ("ba", "ep"):
+        raise UsageError(f"`test_step` counts batches (500ba) or epochs (2ep), got {test_step!r}.")
+    return every

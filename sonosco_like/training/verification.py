@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 import subprocess
@@ -11,18 +10,25 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from sonosco_like.errors import SonoscoError
-from sonosco_like.serialization import diff
+from yaml.nodes import MappingNode, Node, SequenceNode
+
+from sonosco_like.errors import SonoscoError, UsageError
+from sonosco_like.serialization import files
+from sonosco_like.serialization.document import MAX_BYTES, parse
+from sonosco_like.serialization.overrides import apply_overrides
 from sonosco_like.training.checkpoints import Checkpoints, step_of
+from sonosco_like.training.comparison import FirstDifference, compare_runs, first_difference, steps_of
+from sonosco_like.training.witness import StepWitness
 
 Say = Callable[[str], None]
-_CLOCK = ("seconds", "time", "per_second", "heard", "wall")
+_WITNESS = f"{{class: {StepWitness.__name__}}}"
 
 
 class VerificationError(SonoscoError):
     """A run that should have come to its end did not."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True)
@@ -32,11 +38,12 @@ class Verdict:
     kills: tuple[int, ...]
     steps: int
     differences: tuple[str, ...]
+    first: FirstDifference | None = None
 
     @property
     def is_exact(self) -> bool:
         """Whether not a bit differs."""
-        return not self.differences
+        return not self.differences and self.first is None
 
 
 def verify_resume(
@@ -50,36 +57,58 @@ def verify_resume(
 ) -> Verdict:
     """Train a config once whole and once with so many kills -9 at drawn moments, and compare what they leave."""
     whole, killed = folder / "whole", folder / "killed"
-    imports = [part for module in modules for part in ("--import", module)]
-    settings = [part for override in overrides for part in ("--set", override)]
+    imports = [part for module in (StepWitness.__module__, *modules) for part in ("--import", module)]
+    settings = [part for override in (*overrides, _witnessed(config, overrides)) for part in ("--set", override)]
     train = ["train", "--config", str(config), *settings, *imports, "--run-dir"]
+    folder.mkdir(parents=True, exist_ok=True)
     for path in (whole, killed):
         shutil.rmtree(path, ignore_errors=True)
     say("training once, unbroken")
-    _finish(_start([*train, str(whole)]), whole)
-    steps = _last_step(whole)
+    _finish(_Process([*train, str(whole)], folder / "whole.log"), whole)
+    steps, saved = steps_of(whole), _last_step(whole)
     drawn = random.Random(seed)
     fell: list[int] = []
-    for target in sorted(drawn.randint(1, max(1, steps - 1)) for _ in range(kills)):
-        at = _kill_after(_start(_next_command(killed, train, imports)), killed, target, drawn.uniform(0.0, 0.5))
+    for target in sorted(drawn.randint(1, max(1, saved - 1)) for _ in range(kills)):
+        process = _Process(_next_command(killed, train, imports), folder / "killed.log")
+        at = _kill_after(process, killed, target, drawn.uniform(0.0, 0.5))
         if at is None:
             break
         fell.append(at)
         say(f"killed after step {at} of {steps}")
-    _finish(_start(_next_command(killed, train, imports)), killed)
-    return Verdict(tuple(fell), steps, tuple(compare_runs(whole, killed)))
+    _finish(_Process(_next_command(killed, train, imports), folder / "killed.log"), killed)
+    return Verdict(tuple(fell), steps, tuple(compare_runs(whole, killed)), first_difference(whole, killed))
 
 
-def compare_runs(a: Path, b: Path) -> list[str]:
-    """Where two finished runs differ, clocks aside: final trainers, then the rows of their metrics."""
-    found = [str(each) for each in diff(a / "final", b / "final") if not _is_clock(each.path)]
-    rows = zip(_rows(a), _rows(b), strict=False)
-    for line, (left, right) in enumerate(rows, 1):
-        for name in left:
-            if left[name] != right.get(name):
-                found.append(f"metrics.jsonl:{line}: {name}: {left[name]} -> {right.get(name)}")
-    lengths = len(_rows(a)), len(_rows(b))
-    return found + ([f"metrics.jsonl: {lengths[0]} rows -> {lengths[1]} rows"] if lengths[0] != lengths[1] else [])
+class _Process:
+    """A `sonosco` command under way, its output in a file: a pipe that nobody reads would hold it up."""
+
+    def __init__(self, arguments: list[str], log: Path) -> None:
+        self._log = log
+        with log.open("wb") as output:
+            command = [sys.executable, "-m", "sonosco_like", *arguments]
+            self.popen = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)  # noqa: S603
+
+    def refuse_failure(self, folder: Path) -> None:
+        """Raise with what was said if the command ended by itself and not well."""
+        if self.popen.poll():
+            said = self._log.read_text(errors="replace")[-2000:]
+            raise VerificationError(f"The run in {folder} ended with exit code {self.popen.returncode}:\n{said}")
+
+
+def _witnessed(config: Path, overrides: Sequence[str]) -> str:
+    """The override that adds a witness behind the callbacks of a config."""
+    if not config.is_file():
+        raise UsageError(f"There is no config file {config}.")
+    root = apply_overrides(parse(files.read_file(config.resolve(), MAX_BYTES), str(config)), overrides)
+    callbacks = _child(_child(root, "trainer"), "callbacks")
+    if isinstance(callbacks, SequenceNode):
+        return f"trainer.callbacks[{len(callbacks.value)}]={_WITNESS}"
+    return f"trainer.callbacks=[{_WITNESS}]"
+
+
+def _child(node: Node | None, name: str) -> Node | None:
+    entries = node.value if isinstance(node, MappingNode) else ()
+    return next((value for key, value in entries if key.value == name), None)
 
 
 def _next_command(folder: Path, train: list[str], imports: list[str]) -> list[str]:
@@ -90,38 +119,25 @@ def _next_command(folder: Path, train: list[str], imports: list[str]) -> list[st
     return [*train, str(folder)]
 
 
-def _start(arguments: list[str]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "sonosco_like", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603
+def _finish(process: _Process, folder: Path) -> None:
+    process.popen.wait()
+    process.refuse_failure(folder)
+    if not (folder / "final").is_dir():
+        raise VerificationError(f"The run in {folder} ended without leaving {folder / 'final'}.")
 
 
-def _finish(process: subprocess.Popen[str], folder: Path) -> None:
-    said, _ = process.communicate()
-    if process.returncode or not (folder / "final").is_dir():
-        raise VerificationError(f"The run in {folder} ended with exit code {process.returncode}:\n{said[-2000:]}")
-
-
-def _kill_after(process: subprocess.Popen[str], folder: Path, step: int, pause: float) -> int | None:
+def _kill_after(process: _Process, folder: Path, step: int, pause: float) -> int | None:
     """Kill a run some time after it saved a step; None if it came to its end before."""
-    while process.poll() is None:
+    while process.popen.poll() is None:
         if _last_step(folder) >= step:
             time.sleep(pause)
             break
         time.sleep(0.02)
-    process.kill()
-    process.communicate()
+    process.refuse_failure(folder)
+    process.popen.kill()
+    process.popen.wait()
     return None if (folder / "final").is_dir() else _last_step(folder)
 
 
 def _last_step(folder: Path) -> int:
     return max((step_of(path) for path in Checkpoints(folder).all()), default=0)
-
-
-def _rows(folder: Path) -> list[dict[str, Any]]:
-    path = folder / "metrics.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return [{name: value for name, value in row.items() if not _is_clock(name)} for row in rows]
-
-
-def _is_clock(name: str) -> bool:
-    return any(word in name for word in _CLOCK)

@@ -21,7 +21,7 @@ from sonosco_like.metrics import (
 )
 
 CONTEXT = SimpleNamespace(
-    metrics=[word_error_rate, teacher_forced_word_error_rate, token_accuracy, character_error_rate]
+    callbacks=[], metrics=[word_error_rate, teacher_forced_word_error_rate, token_accuracy, character_error_rate]
 )
 
 
@@ -49,7 +49,7 @@ def rate(judged):
 
 
 def test_the_longest_name_that_fits_is_the_metric():
-    context = SimpleNamespace(metrics=[rate, word_error_rate])
+    context = SimpleNamespace(metrics=[rate, word_error_rate], callbacks=[])
     assert lower_is_better("val_word_error_rate", context)
     assert not lower_is_better("val_rate", context)
 

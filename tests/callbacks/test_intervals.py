@@ -21,6 +21,7 @@ def walk(every: Every, epochs: int, batches: int, start: int = 0, sized: bool = 
         for step in range(batches):
             done = epoch * batches + step + 1
             context = SimpleNamespace(
+                callbacks=[],
                 epoch=epoch, epochs=epochs, batches_done=step + 1, global_step=done, seconds=pace * done,
                 train_data_loader=loader,
             )  # fmt: skip
@@ -78,7 +79,7 @@ def test_an_epoch_is_over_unless_it_was_interrupted():
 
 
 def test_the_share_done_counts_batches_where_it_can():
-    context = SimpleNamespace(epoch=1, epochs=4, batches_done=2, train_data_loader=[0] * 4)
+    context = SimpleNamespace(epoch=1, epochs=4, batches_done=2, train_data_loader=[0] * 4, callbacks=[])
     assert share_done(context) == 0.375
     context.train_data_loader = iter(())
     assert share_done(context) == 0.25

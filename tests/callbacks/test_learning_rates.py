@@ -89,7 +89,7 @@ def trainer_like(*rates: float, scheduler=None) -> SimpleNamespace:
     groups = [{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": rate} for rate in rates]
     optimizer = torch.optim.SGD(groups)
     built = scheduler.build(optimizer) if scheduler else None
-    return SimpleNamespace(optimizer=optimizer, scheduler=built, metrics=[], epoch=0, global_step=0)
+    return SimpleNamespace(optimizer=optimizer, scheduler=built, metrics=[], callbacks=[], epoch=0, global_step=0)
 
 
 def test_every_group_has_its_own_rate_and_none_falls_below_the_least():

@@ -48,6 +48,38 @@ def test_training_and_validation_of_a_measure_share_a_panel():
     }  # fmt: skip
 
 
+def test_curves_of_different_heights_have_panels_of_their_own_and_reports_join_their_measure():
+    trainer = make_trainer()
+    logged = {
+        "loss": curve([3.0, 2.0]), "report/test/loss": curve([2.5]),
+        "speed/batches_per_second": curve([2.0]), "speed/audio_seconds_per_second": curve([80.0]),
+    }  # fmt: skip
+    panels = {panel.title: sorted(panel.curves) for panel in panels_of(logged, trainer)}
+    assert panels == {
+        "loss": ["report test", "train"], "speed/batches_per_second": [""], "speed/audio_seconds_per_second": [""],
+    }  # fmt: skip
+
+
+def test_a_model_of_many_layers_gives_a_page_that_can_be_drawn():
+    trainer = make_trainer()
+    layers = [f"encoder.{number}" for number in range(60)]
+    logged = {f"layer_gradient_norm/{layer}": curve([float(place + 1)]) for place, layer in enumerate(layers)}
+    logged |= {f"gradient/{layer}/{name}": curve([1.0]) for layer in layers for name in ("norm", "mean")}
+    figure = history_figure({"loss": curve([2.0]), **logged}, trainer)
+    assert [axes.get_title("left") for axes in figure.axes][:2] == ["loss", "layer gradient norm"]
+    assert len(figure.axes) == 24
+    assert figure.axes[1].get_legend() is None
+    assert figure.get_supxlabel() == "38 further panels are not drawn."
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"), [([20.0, 3.0, 2.0], "log"), ([3.0, 2.0], "linear"), ([20.0, 0.0], "linear")]
+)
+def test_a_loss_that_begins_high_is_drawn_on_a_log_scale(values, scale):
+    (axes,) = history_figure({"loss": curve(values)}, make_trainer()).axes
+    assert axes.get_yscale() == scale
+
+
 def test_a_figure_shows_every_logged_value_and_marks_the_best():
     trainer = make_trainer()
     shown = {"loss": curve([3.0, 2.0]), "val_loss": curve([3.0, 1.5, 2.0]), "speed": curve([1.0])}

@@ -62,13 +62,13 @@ def test_without_a_terminal_there_are_plain_lines(capfd):
     assert sum("done" in line for line in lines) == 3
 
 
-def test_lines_come_at_the_interval_and_at_validations_and_epoch_ends(capfd):
+def test_lines_come_at_the_interval_and_at_epoch_ends(capfd):
     make_trainer(ProgressBar(every="3ba"), test_step=None).start_training()
     places = [re.match(r"epoch (\d)/3, step (\d)/4(, done)?", line) for line in capfd.readouterr().err.splitlines()]
     assert [(m[1], m[2], bool(m[3])) for m in places if m] == [
-        ("1", "3", False), ("1", "4", False), ("1", "4", True),
-        ("2", "2", False), ("2", "4", False), ("2", "4", True),
-        ("3", "1", False), ("3", "4", False), ("3", "4", False), ("3", "4", True),
+        ("1", "3", False), ("1", "4", True),
+        ("2", "2", False), ("2", "4", True),
+        ("3", "1", False), ("3", "4", False), ("3", "4", True),
     ]  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def test_measures_are_read_only_when_they_are_shown(capfd):
     numbers = measures._numbers
     measures._numbers = lambda: reads.append(trainer.global_step) or numbers()
     trainer.start_training()
-    assert set(reads) == {4}
+    assert {step for step in reads if step} == {4}  # before the first batch a dry save looks at everything
 
 
 def test_a_bar_changes_nothing_of_the_run(tmp_path, capfd):
@@ -128,6 +128,7 @@ def test_metrics_are_printed_after_each_epoch(capfd):
 class Place:
     """Where a run is, as far as the time left depends on it."""
 
+    callbacks = ()
     epochs, epoch, batches_done, global_step, seconds = 2, 0, 1, 1, 3.0
     train_data_loader = TinyLoader(batches=10)
     max_duration: str | None = None

@@ -10,7 +10,8 @@ from tiny_run import make_trainer, whole_and_resumed
 
 from sonosco_like.callbacks.logging_measures import LogMeasures
 from sonosco_like.callbacks.report import RunReport
-from sonosco_like.callbacks.report_page import Page, Utterance
+from sonosco_like.callbacks.report_page import Page, Row, Utterance
+from sonosco_like.callbacks.stopping import ThresholdStopper
 from sonosco_like.errors import UsageError
 from sonosco_like.metrics import count_errors, words_of
 
@@ -42,8 +43,7 @@ def report_of(tmp_path, **fields):
 
 
 def page_with(**fields):
-    empty = {"title": "t", "facts": {}, "measures": [], "figure": None, "worst": [], "texts": {}}
-    return Reader(Page(**{**empty, "seconds_in_callbacks": {}, **fields}).html())
+    return Reader(Page(**{"title": "t", "facts": {}, **fields}).html())
 
 
 def test_a_report_has_measures_curves_config_and_facts(tmp_path):
@@ -81,7 +81,8 @@ def test_predictions_outside_a_validation_are_not_reported(tmp_path):
 
 
 def test_what_differs_between_said_and_heard_is_marked():
-    text = Page("t", {}, [], None, [Utterance("u1", "one two three", "one too three four")], {}, {}).html()
+    text = Page("t", {}, worst=[Utterance("u1", "one two three", "one too three four")]).html()
+    assert '<td class="number">2 in 3 words</td>' in text
     expected = 'one <span class="deletion">two</span> <span class="insertion">too</span> three'
     assert f'{expected} <span class="insertion">four</span>' in text
 
@@ -101,17 +102,42 @@ def test_environment_and_config_of_the_run_folder_are_shown(tmp_path):
 def test_what_a_run_says_cannot_become_markup():
     evil = "<script>alert(1)</script>"
     page = page_with(
-        title=evil, facts={evil: evil}, worst=[Utterance(evil, evil, "a")], texts={evil: evil},
+        title=evil, facts={evil: evil}, headlines=[Row(evil, evil, evil, evil, evil)], values={evil: evil},
+        measures=[Row(evil, evil, evil, evil, evil)], worst=[Utterance(evil, evil, "a")], texts={evil: evil},
         seconds_in_callbacks={evil: 1.0},
     )  # fmt: skip
     assert "script" not in page.tags
-    assert page.text.count("alert(1)") >= 6
+    assert page.text.count("alert(1)") >= 19
 
 
 def test_a_resumed_run_has_the_same_report_but_for_the_clock(tmp_path):
     whole, resumed = whole_and_resumed(10, tmp_path, LogMeasures(), RunReport(folder=tmp_path))
     assert resumed.callbacks[1].heard == whole.callbacks[1].heard
     assert resumed.callbacks[1].curves == whole.callbacks[1].curves
+
+
+def test_the_metrics_of_the_validation_are_the_headlines(tmp_path):
+    page, trainer, report = report_of(tmp_path)
+    best = report.curves["val_word_error_rate"].lowest
+    assert f"WER on val {100 * best[0]:.1f} % best, at step {best[1]}" in page.text
+    assert "token accuracy on val" in page.text
+    assert f"epochs {trainer.epochs} of 3" in page.text
+
+
+def test_a_run_that_was_stopped_says_why(tmp_path):
+    trainer = make_trainer(
+        LogMeasures(), RunReport(folder=tmp_path), ThresholdStopper(monitor="val_loss", threshold=1e9)
+    )
+    trainer.start_training()
+    assert "ended stopped: val_loss is" in Reader((tmp_path / "report.html").read_text()).text
+
+
+def test_the_same_run_has_the_same_picture(tmp_path):
+    def picture(folder):
+        report_of(folder)
+        return (folder / "report.html").read_text().split("<svg")[1].split("</svg>")[0]
+
+    assert picture(tmp_path / "a") == picture(tmp_path / "b")
 
 
 def test_a_negative_number_of_utterances_is_refused():

@@ -17,9 +17,10 @@ from sonosco_like.callbacks import AllPredictionsSame, EarlyStopping, TerminateO
 from sonosco_like.decoding import GreedyCTCDecoder
 from sonosco_like.errors import UsageError
 from sonosco_like.events import CallbackError, Stop
+from sonosco_like.records import Hypothesis
 from sonosco_like.serialization import load, serializable
 
-METRICS = SimpleNamespace(metrics=[constant_error, constant_score], global_step=0)
+METRICS = SimpleNamespace(metrics=[constant_error, constant_score], callbacks=[], global_step=0)
 
 
 def evaluations_until_stop(stopper, values):
@@ -163,8 +164,8 @@ class Parrot(GreedyCTCDecoder):
 
     says: list[str]
 
-    def texts(self, output, vocabulary, *, model=None):
-        return self.says
+    def decode(self, output, vocabulary, *, model=None, frame_seconds=1.0):
+        return [[Hypothesis(text, (), 0.0)] for text in self.says]
 
 
 @pytest.mark.parametrize(

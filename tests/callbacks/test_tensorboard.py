@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from killing import run_until_killed
-from tiny_run import SaveAt, make_trainer
+from tiny_run import SaveAt, TinyLoader, make_trainer
 
 from sonosco_like.callbacks.logging_measures import LogMeasures
 from sonosco_like.callbacks.media import Audio, Image
@@ -153,15 +153,34 @@ def test_the_config_is_there_as_text_and_as_hyperparameters(tmp_path):
     assert {"loss/train", "loss/val", "wer/val"} <= metrics
 
 
+def test_measures_of_several_validation_sets_are_curves_of_their_own(tmp_path):
+    loaders = {"clean": TinyLoader(batches=1, seed=7), "noisy": TinyLoader(batches=1, seed=8)}
+    run(LogMeasures(every="1ba"), TensorBoardCallback(folder=tmp_path), val_data_loader=loaders, epochs=1)
+    curves = points(tmp_path / "tensorboard")
+    assert {"loss/val_clean", "loss/val_noisy", "wer/val_clean", "wer/val_noisy"} <= set(curves)
+    content = read(tmp_path / "tensorboard").SummaryMetadata("_hparams_/experiment").plugin_data.content
+    metrics = {info.name.tag for info in hparams.HParamsPluginData.FromString(content).experiment.metric_infos}
+    assert {"loss/train", "loss/val_clean", "wer/val_noisy"} <= metrics
+
+
 def test_a_run_with_parts_that_have_no_yaml_is_shown_without_config(tmp_path):
-    run(LogMeasures(), TensorBoardCallback(folder=tmp_path), model=torch.nn.Identity(), loss=foreign_loss, metrics=[],
-        optimizer=torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1))  # fmt: skip
+    run(LogMeasures(), TensorBoardCallback(folder=tmp_path), model=Foreign(), loss=foreign_loss, metrics=[])
     assert "config/text_summary" not in read(tmp_path / "tensorboard").Tags()["tensors"]
     assert "loss/train" in points(tmp_path / "tensorboard")
 
 
+class Foreign(torch.nn.Linear):
+    """A model that nobody registered."""
+
+    def __init__(self):
+        super().__init__(1, 1)
+
+    def forward(self, batch):
+        return self.weight.sum()
+
+
 def foreign_loss(output, batch):
-    return torch.ones((), requires_grad=True) * len(batch)
+    return output * len(batch)
 
 
 def test_hyperparameters_are_flat_and_typed():

@@ -50,7 +50,8 @@ def _torch_arguments(cls: type, without: set[str]) -> dict:
 
 def _record_arguments(cls: type) -> dict:
     empty, missing = inspect.Parameter.empty, dataclasses.MISSING
-    return {f.name: empty if f.default is missing else f.default for f in dataclasses.fields(cls)}
+    fields = [field for field in dataclasses.fields(cls) if field.name != "groups"]
+    return {field.name: empty if field.default is missing else field.default for field in fields}
 
 
 @pytest.mark.parametrize("record", OPTIMIZERS, ids=lambda cls: cls.__name__)

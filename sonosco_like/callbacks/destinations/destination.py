@@ -30,8 +30,9 @@ class Destination(AbstractCallback, ABC):
 class WritesFiles(AbstractCallback, ABC):
     """Writes to a place in the folder of the run.
 
-    `path` is that place. `folder` stands in for the folder of the run when a trainer is used without an experiment. Of
-    two callbacks with one path the second writes beside the first: `metrics.jsonl`, `metrics-2.jsonl`.
+    `path` is where in the folder of the run it writes. `folder` stands in for the folder of the run when a trainer is
+    used without an experiment. Of two callbacks with one path the second writes beside the first: `metrics.jsonl`,
+    `metrics-2.jsonl`.
     """
 
     path: str

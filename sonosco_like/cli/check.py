@@ -1,0 +1,74 @@
+"""`sonosco check`: everything a config asks for is built, and one batch is tried, before it costs anything."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sonosco_like.cli.train import import_modules, imports, manifests, overrides, own_data, prepare
+
+if TYPE_CHECKING:
+    from sonosco_like.training import Experiment
+    from sonosco_like.training.inspection import Inspection
+
+
+@click.command()
+@click.option("--config", type=click.Path(path_type=Path), required=True, help="The experiment, as YAML.")
+@manifests
+@overrides
+@imports
+def check(config: Path, overrides: tuple[str, ...], modules: tuple[str, ...], **manifests: Path | None) -> int:
+    """Check a config: read it, build everything, train one batch, and say what a run would cost.
+
+    The batch is the largest of the first epoch. Nothing is written, but for the corpus if the config makes one and it
+    is not there yet. Exit code 0 if a run can begin, else 2 with all problems.
+
+    \b
+    Examples:
+      sonosco check --config configs/las.yaml
+      sonosco check --config configs/las.yaml --train my/train.jsonl --val my/val.jsonl
+    """
+    import_modules(modules)
+    from sonosco_like.training import read_experiment
+    from sonosco_like.training.inspection import inspect_experiment
+
+    own = own_data(manifests)
+    experiment = read_experiment(config, [*overrides, *own])
+    if own:
+        experiment.corpus = None
+    _prepare_corpus(experiment)
+    found = inspect_experiment(experiment)
+    _print(found, sys.stdout.isatty())
+    for problem in found.problems:
+        click.echo(f"problem: {problem}", err=True)
+    count = len(found.problems)
+    click.echo(f"{count} problem{'s' * (count > 1)}" if count else "A run of this config can begin.")
+    return 2 if count else 0
+
+
+def _prepare_corpus(experiment: Experiment) -> None:
+    folder = getattr(experiment.corpus, "folder", None)
+    if folder is not None and not folder.exists():
+        click.echo(f"The corpus in {folder} is not there yet and is made now; a run would do the same.", err=True)
+    prepare(experiment)
+
+
+def _print(found: Inspection, on_terminal: bool) -> None:
+    if not on_terminal:
+        for heading, rows in found.facts.items():
+            click.echo(heading)
+            for name, value in rows:
+                click.echo(f"  {name:<14} {value}")
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    for heading, rows in found.facts.items():
+        table = Table("", "", title=heading, title_justify="left", box=box.SIMPLE, show_header=False)
+        for name, value in rows:
+            table.add_row(name, value)
+        Console().print(table)

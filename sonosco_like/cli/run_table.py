@@ -1,0 +1,191 @@
+"""The runs in a folder and how they went, read from the small files that every run keeps."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sonosco_like.errors import UsageError
+
+_CONFIG, _METRICS, _STATUS = "config.yaml", "metrics.jsonl", "status.yaml"
+_NAME = re.compile(r"^name: (.*)$", re.MULTILINE)
+_STEP = re.compile(r"step-(\d{8,})")
+_HEAD = 4096
+_WHOLE = 8 * 2**20  # of a longer file of metrics only the end is read
+_DEPTH = 3
+_LOCKED = re.compile(r"^\d+: (?:FLOCK|POSIX) .* [0-9a-f]+:[0-9a-f]+:(\d+) ", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: where it is, what became of it, and its measures on validation data, last and best."""
+
+    folder: Path
+    name: str
+    state: str
+    started: float
+    active: float
+    epoch: int | None = None
+    step: int | None = None
+    last: dict[str, float] = field(default_factory=dict)
+    best: dict[str, float] = field(default_factory=dict)
+    lower_is_better: dict[str, bool] = field(default_factory=dict)
+    reason: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain data; times as ISO texts."""
+        times = {name: _iso(getattr(self, name)) for name in ("started", "active")}
+        return {**vars(self), **times, "folder": self.folder.as_posix()}
+
+
+def find_runs(folder: Path) -> list[Run]:
+    """Every run in a folder, or the folder itself if it is one; those begun last come first."""
+    if not folder.is_dir():
+        raise UsageError(f"There is no folder {folder}. Runs are kept in `runs` unless `--run-dir` says otherwise.")
+    held = _locked_files()
+    return sorted((read_run(path, held) for path in _run_folders(folder)), key=lambda run: -run.started)
+
+
+def read_run(folder: Path, held: set[int] | None) -> Run:
+    """What is known of one run, given the files that are locked; what is missing or torn leaves its columns empty."""
+    status = _yaml(folder / _STATUS)
+    rows = list(_validations(folder / _METRICS))
+    directions = _directions(rows, status.get("lower_is_better"))
+    best = {name: _best([row[name] for row in rows if name in row], lower) for name, lower in directions.items()}
+    step = max((value for value in (_as_int(status.get("step")), _last_checkpoint(folder)) if value), default=None)
+    return Run(
+        folder,
+        _name(folder / _CONFIG),
+        _state(folder, status, held),
+        _started(folder),
+        max(path.stat().st_mtime for path in _marks(folder)),
+        _as_int(rows[-1]["epoch"]) if rows else _as_int(status.get("epoch")),
+        step,
+        {name: value for name, value in rows[-1].items() if name.startswith("val_")} if rows else {},
+        {name: value for name, value in best.items() if value is not None},
+        directions,
+        str(status.get("reason", "")),
+    )
+
+
+def _run_folders(folder: Path, depth: int = _DEPTH) -> Iterator[Path]:
+    """Folders with a config, not looking into runs for more runs."""
+    if (folder / _CONFIG).is_file():
+        yield folder
+    elif depth:
+        with os.scandir(folder) as entries:
+            inner = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        for name in inner:
+            yield from _run_folders(folder / name, depth - 1)
+
+
+def _state(folder: Path, status: dict[str, Any], held: set[int] | None) -> str:
+    """Whoever runs holds the lock; without it, a run that says it is running was killed."""
+    lock = folder / "lock"
+    if lock.is_file() and (_is_alive(lock) if held is None else lock.stat().st_ino in held):
+        return "running"
+    said = str(status.get("state", "finished" if (folder / "final").is_dir() else "interrupted"))
+    return "interrupted" if said == "running" else said
+
+
+def _locked_files() -> set[int] | None:
+    """Numbers of the files that some process has locked; None where the system does not tell.
+
+    Reading them, unlike trying a lock, disturbs nobody.
+    """
+    try:
+        return {int(inode) for inode in _LOCKED.findall(Path("/proc/locks").read_text())}
+    except OSError:
+        return None
+
+
+def _is_alive(lock: Path) -> bool:
+    """Whether the process that wrote its number into a lock is still there."""
+    try:
+        os.kill(int(lock.read_text()), 0)
+    except (ValueError, OSError):
+        return False
+    return True
+
+
+def _validations(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file of metrics that hold a validation, infinite numbers left out; of a long file the last ones."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _WHOLE))
+        for line in file:
+            if b'"val_' not in line or not line.endswith(b"\n"):
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError:  # the beginning of what is read may be the middle of a row
+                continue
+            yield {name: value for name, value in row.items() if isinstance(value, (int, float))}
+
+
+def _directions(rows: list[dict[str, Any]], declared: Any) -> dict[str, bool]:
+    """Which way each measure of a validation is better; one whose metric is not known has no best value."""
+    known = declared if isinstance(declared, dict) else {"loss": True}
+    names = dict.fromkeys(name for row in rows for name in row if name.startswith("val_"))
+    found = {name: [metric for metric in known if name.endswith(f"_{metric}")] for name in names}
+    return {name: bool(known[max(metrics, key=len)]) for name, metrics in found.items() if metrics}
+
+
+def _best(values: list[float], lower: bool) -> float | None:
+    finite = [value for value in values if math.isfinite(value)]
+    return None if not finite else min(finite) if lower else max(finite)
+
+
+def _name(config: Path) -> str:
+    with config.open(encoding="utf-8", errors="replace") as file:
+        found = _NAME.search(file.read(_HEAD))
+    try:
+        return str(yaml.safe_load(found.group(1))) if found else config.parent.name
+    except yaml.YAMLError:
+        return config.parent.name
+
+
+def _started(folder: Path) -> float:
+    started = _yaml(folder / "environment.yaml").get("started")
+    try:
+        return datetime.fromisoformat(str(started)).timestamp()
+    except ValueError:
+        return (folder / _CONFIG).stat().st_mtime
+
+
+def _last_checkpoint(folder: Path) -> int | None:
+    steps = [int(match.group(1)) for path in folder.glob("checkpoints/*") if (match := _STEP.fullmatch(path.name))]
+    return max(steps, default=None)
+
+
+def _marks(folder: Path) -> Iterator[Path]:
+    yield from (path for name in (_CONFIG, _METRICS, _STATUS, "latest") if (path := folder / name).exists())
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        content = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    except (OSError, yaml.YAMLError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _as_int(value: Any) -> int | None:
+    return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def _iso(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(seconds))

@@ -1,0 +1,109 @@
+"""`sonosco runs`: a table of runs with their scores."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sonosco_like.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from sonosco_like.cli.run_table import Run
+
+_STYLES = {"running": "green", "finished": "", "interrupted": "yellow", "failed": "red"}
+_PERIODS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+_MEASURES_SHOWN = 3
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), default=Path("runs"))
+@click.option(
+    "--sort", "key", default="started", show_default=True, help="started, name, state or a measure such as val_loss."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything that is known, as JSON.")
+def runs(folder: Path, key: str, as_json: bool) -> None:
+    """List the runs in FOLDER (`runs` if not given) with their state and their scores, best and last.
+
+    \b
+    Examples:
+      sonosco runs
+      sonosco runs experiments --sort val_word_error_rate
+      sonosco runs --json
+    """
+    from sonosco_like.cli.run_table import find_runs
+
+    found = _sorted(find_runs(folder), key)
+    if as_json:
+        click.echo(json.dumps([run.as_json() for run in found], indent=2, ensure_ascii=False))
+    elif not found:
+        click.echo(f"There is no run in {folder}.")
+    else:
+        _print(found)
+
+
+def _sorted(found: list[Run], key: str) -> list[Run]:
+    """By a measure, the best value first; each run knows which way its measures are better."""
+    if key == "started":
+        return found
+    if key in ("name", "state"):
+        return sorted(found, key=lambda run: str(getattr(run, key)))
+    measures = {name for run in found for name in run.best}
+    if key not in measures:
+        hint = did_you_mean(key, measures | {"started", "name", "state"}) or "."
+        raise UsageError(f"No run can be sorted by {key!r}{hint}")
+    lower = next(run.lower_is_better[key] for run in found if key in run.best)
+    return sorted(found, key=lambda run: (run.best[key] if lower else -run.best[key]) if key in run.best else math.inf)
+
+
+def _print(found: list[Run]) -> None:
+    measures = list(dict.fromkeys(name for run in found for name in run.last))
+    shown = sorted(measures, key=lambda name: name == "val_loss")[:_MEASURES_SHOWN]
+    header = ["run", "name", "state", "started", "age", "epoch", "step", *(f"{name} best / last" for name in shown)]
+    rows = [_row(run, shown) for run in found]
+    if sys.stdout.isatty():
+        _rich_table(header, rows)
+    else:
+        _plain_table(header, rows)
+
+
+def _row(run: Run, measures: list[str]) -> list[str]:
+    scores = [f"{_number(run.best.get(name))} / {_number(run.last.get(name))}" for name in measures]
+    started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started))
+    place = ["" if value is None else str(value) for value in (run.epoch, run.step)]
+    return [run.folder.name, run.name, run.state, started, _age(time.time() - run.active), *place, *scores]
+
+
+def _rich_table(header: list[str], rows: list[list[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*header, box=box.SIMPLE)
+    for column in table.columns:
+        column.overflow = "fold"
+    for row in rows:
+        state = _STYLES.get(row[2], "")
+        table.add_row(*(Text(cell, style=state if place == 2 else "") for place, cell in enumerate(row)))
+    Console().print(table)
+
+
+def _plain_table(header: list[str], rows: list[list[str]]) -> None:
+    widths = [max(len(row[place]) for row in (header, *rows)) for place in range(len(header))]
+    for row in (header, *rows):
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _age(seconds: float) -> str:
+    unit, length = next(((unit, length) for unit, length in _PERIODS if seconds >= length), ("s", 1))
+    return f"{max(0, int(seconds / length))} {unit}"

@@ -1,0 +1,215 @@
+"""A look at an experiment before it costs anything: everything is built, and one batch goes forward and back."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sonosco_like.errors import ConfigError, SonoscoError, UsageError
+from sonosco_like.events import listen
+from sonosco_like.records import Batch
+from sonosco_like.serialization.context import Writer
+from sonosco_like.serialization.tensors import TensorWriter
+from sonosco_like.serialization.types import converter_for
+from sonosco_like.training.batches import describe_batch, to_device
+from sonosco_like.training.checks import check_measures, check_model, check_texts
+from sonosco_like.training.experiment import Experiment
+from sonosco_like.training.initialisation import initialise
+from sonosco_like.training.trainer import ModelTrainer
+
+_MEGA = 1e6
+
+
+@dataclass
+class Inspection:
+    """What was found: facts by heading, each a list of (name, value) rows, and every problem."""
+
+    facts: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, heading: str, name: str, value: str) -> None:
+        """Note a fact."""
+        self.facts.setdefault(heading, []).append((name, value))
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Note what goes wrong inside, and go on after it."""
+        try:
+            yield
+        except ConfigError as error:
+            self.problems += map(str, error.problems)
+        except SonoscoError as error:
+            self.problems.append(str(error))
+
+
+def inspect_experiment(experiment: Experiment) -> Inspection:
+    """Build all parts of an experiment and train one batch, the largest of the first epoch. Nothing is written.
+
+    What depends on a part that failed is not tried; everything else is, so that all problems are found at once.
+    """
+    found = Inspection()
+    trainer = experiment.trainer
+    _describe_model(trainer, found)
+    for check in _checks(trainer):
+        with found.attempt():
+            check()
+    if experiment.init_from is not None:
+        with found.attempt():
+            for number, line in enumerate(initialise(trainer.model, experiment.init_from).lines()):
+                found.add("model", "" if number else "init_from", line)
+    usable = {name: _describe_data(name, loader, found) for name, loader in _loaders(trainer).items()}
+    _describe_text(trainer, found)
+    with found.attempt():
+        trainer.callbacks = []  # nobody is told of the trial, so nobody writes anything
+        trainer._build()
+        if usable["train"]:
+            _try_batch(trainer, found)
+            found.add("training", "checkpoint", _size_of_checkpoint(trainer))
+    return found
+
+
+def _checks(trainer: ModelTrainer) -> list[Callable[[], Any]]:
+    callbacks = list(trainer.callbacks)
+    return [
+        lambda: check_model(trainer.model),
+        lambda: check_texts(trainer.metrics, callbacks, trainer.decoder),
+        lambda: check_measures(trainer.metrics, callbacks, trainer.validation_sets, trainer.averaging is not None),
+        lambda: listen(trainer, callbacks, 0),
+        lambda: _encode(trainer),
+    ]
+
+
+def _describe_model(trainer: ModelTrainer, found: Inspection) -> None:
+    model = trainer.model
+    counts: dict[str, int] = {}
+    for name, parameter in model.named_parameters():
+        part = name.partition(".")[0]
+        counts[part] = counts.get(part, 0) + parameter.numel()
+    frozen = sum(parameter.numel() for parameter in model.parameters() if not parameter.requires_grad)
+    said = f"{type(model).__name__}, {sum(counts.values()):,} parameters" + (f", {frozen:,} frozen" if frozen else "")
+    found.add("model", "model", said)
+    for part, count in counts.items():
+        found.add("model", f"  {part}", f"{count:,}")
+
+
+def _loaders(trainer: ModelTrainer) -> dict[str, Any]:
+    loaders = {name: getattr(trainer, f"{name}_data_loader") for name in ("train", "test")}
+    named = {f"val {name}" if name else "val": loader for name, loader in trainer.validation_sets.items()}
+    return {name: loader for name, loader in {**loaders, **named}.items() if loader is not None}
+
+
+def _describe_data(name: str, loader: Any, found: Inspection) -> bool:
+    """Note how much data there is; returns whether it can be used."""
+    before = len(found.problems)
+    with found.attempt():
+        plan = getattr(loader, "plan", None)
+        if plan is None:
+            batches = f"{len(loader)} batches" if hasattr(loader, "__len__") else "a number of batches it does not tell"
+            found.add("data", name, f"{type(loader).__name__}, {batches}")
+            return True
+        hours, padding = plan.seconds / 3600, plan.padding_share
+        said = f"{len(plan):,} batches per epoch, {len(plan.order):,} utterances, {hours:.2f} h, {padding:.1%} padding"
+        found.add("data", name, said)
+        if loader.dataset.excluded:
+            found.add("data", "", f"{len(loader.dataset.excluded):,} utterances left out for their length")
+    return len(found.problems) == before
+
+
+def _describe_text(trainer: ModelTrainer, found: Inspection) -> None:
+    """Note tokenizer and decoder, and whether the model has a label for each token."""
+    datasets = [getattr(loader, "dataset", None) for loader in _loaders(trainer).values()]
+    tokenizer = next((tokenizer for each in datasets if (tokenizer := getattr(each, "tokenizer", None))), None)
+    size, labels = getattr(tokenizer, "size", None), getattr(trainer.model, "vocabulary_size", None)
+    if size is not None:
+        found.add("text", "vocabulary", f"{type(tokenizer).__name__}, {size} labels")
+    if None not in (size, labels) and size != labels:
+        said = f"The tokenizer has {size} labels, but the model writes {labels}: set `model.vocabulary_size` to {size}."
+        found.problems.append(said)
+    if trainer.decoder is not None:
+        found.add("text", "decoder", type(trainer.decoder).__name__)
+
+
+def _try_batch(trainer: ModelTrainer, found: Inspection) -> None:
+    batch, said = _largest_batch(trainer.train_data_loader)
+    found.add("training", "batch tried", f"{said}: {describe_batch(batch).partition(', utt')[0]}")
+    before = _reset_peak(trainer._device)
+    begin = time.perf_counter()
+    try:
+        batch = to_device(batch, trainer._device)
+        with trainer._autocast():
+            loss = trainer.compute_loss(trainer.forward(batch), batch)
+        trainer.backward(loss)
+        trainer.optimizer_step()
+    except torch.OutOfMemoryError as error:
+        raise UsageError(f"Out of memory on a batch with {describe_batch(batch)}. Make batches smaller.") from error
+    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+        raise UsageError(f"The first batch failed: {type(error).__name__}: {error}") from error
+    seconds = time.perf_counter() - begin
+    if not torch.isfinite(loss):
+        found.problems.append(f"The loss of the first batch is {loss.item()}.")
+    peak = _peak(trainer._device)
+    found.add("training", "loss", f"{loss.item():.4f}, forward and back in {seconds:.2f} s on {trainer._device}")
+    found.add(
+        "training",
+        "memory",
+        f"{peak / _MEGA:,.0f} MB at its peak, {max(0, peak - before) / _MEGA:,.0f} MB of it for the step",
+    )
+
+
+def _largest_batch(loader: Any) -> tuple[Any, str]:
+    """The batch with most padded seconds, which the plan knows; of a loader without plan the first one."""
+    plan = getattr(loader, "plan", None)
+    if plan is None:
+        return next(iter(loader)), "the first"
+    loader.dataset.prepare()
+    for position in reversed(plan.padded_seconds.argsort(kind="stable").tolist()):
+        batch: Batch | None = loader.dataset.batch(loader.dataset.usable[plan[position]], loader.seed, loader.epoch)
+        if batch is not None:
+            return batch, f"the largest of epoch {loader.epoch}, number {position}"
+    raise UsageError(f"No utterance of {loader.dataset.manifest} can be used.")
+
+
+def _encode(trainer: ModelTrainer) -> TensorWriter:
+    """The trainer as a checkpoint would hold it, in memory. Raises ConfigError naming what cannot be saved."""
+    tensors = TensorWriter()
+    writer = Writer(type(trainer).__qualname__, tensors)
+    converter_for(Any).encode(trainer, writer)
+    writer.raise_problems()
+    return tensors
+
+
+def _size_of_checkpoint(trainer: ModelTrainer) -> str:
+    tensors = _encode(trainer).tensors
+    return f"{sum(tensor.nbytes for tensor in tensors.values()) / _MEGA:,.1f} MB in {len(tensors)} tensors"
+
+
+def _reset_peak(device: torch.device) -> int:
+    """Begin to measure anew; returns the memory in use."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return torch.cuda.memory_allocated(device)
+    if os.access("/proc/self/clear_refs", os.W_OK):
+        Path("/proc/self/clear_refs").write_text("5")  # the peak is forgotten
+    return _peak(device)
+
+
+def _peak(device: torch.device) -> int:
+    """The most memory that was in use: on the device, or by this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    status = Path("/proc/self/status")
+    for line in status.read_text().splitlines() if status.exists() else ():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    import resource  # not on Windows
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,0 +1,91 @@
+"""What a run says about itself while it runs: a log for each start, and one small file with its state."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from sonosco_like.metrics import describe
+from sonosco_like.serialization import files
+from sonosco_like.version import __version__
+
+logger = logging.getLogger(__name__)
+
+STATUS = "status.yaml"
+LOGS = "logs"
+RunState = Literal["running", "finished", "interrupted", "failed"]
+
+
+@dataclass
+class Entry:
+    """How a start of a run ended, as far as only its owner knows."""
+
+    interrupted_by: int = 0
+
+
+@contextmanager
+def journal(folder: Path, trainer: Any) -> Iterator[Entry]:
+    """Write the log of this start to `logs/`, and to `status.yaml` that the run is running, then how it ended."""
+    (folder / LOGS).mkdir(exist_ok=True)
+    handler = logging.FileHandler(_free_name(folder / LOGS), encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)
+    entry = Entry()
+    _note(handler, f"{shlex.join(sys.argv)} (sonosco_like {__version__}, at step {trainer.global_step})")
+    try:
+        _write_status(folder, trainer, "running")
+        yield entry
+        state: RunState = "interrupted" if entry.interrupted_by else "finished"
+        _note(handler, f"{state} at step {trainer.global_step}")
+        _write_status(folder, trainer, state)
+    except BaseException as error:
+        _note(handler, f"failed at step {trainer.global_step}", error)
+        _write_status(folder, trainer, "failed", f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
+
+
+def _note(handler: logging.Handler, message: str, error: BaseException | None = None) -> None:
+    """Write a line to the file alone, whatever the user's logging lets through; of an error its traceback too."""
+    level = logging.INFO if error is None else logging.ERROR
+    traceback: Any = None if error is None else (type(error), error, error.__traceback__)
+    handler.handle(logger.makeRecord(logger.name, level, "", 0, message, (), traceback))
+
+
+def _write_status(folder: Path, trainer: Any, state: RunState, reason: str = "") -> None:
+    """Replace `status.yaml`. A full disk must not stop a run for its sake."""
+    status = {
+        "state": state,
+        "since": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "epoch": trainer.epoch,
+        "step": trainer.global_step,
+        "epochs": trainer.epochs,
+        "lower_is_better": _directions(trainer),
+        **({"reason": reason[:1000]} if reason else {}),
+    }
+    try:
+        files.replace_file(folder / STATUS, yaml.safe_dump(status, sort_keys=False, allow_unicode=True).encode())
+    except OSError as error:
+        logger.warning("%s could not be written: %s", STATUS, error)
+
+
+def _directions(trainer: Any) -> dict[str, bool]:
+    """Which way each measure is better, so that whoever reads the folder need not know the metrics."""
+    return {"loss": True, **{each.name: each.lower_is_better for each in map(describe, trainer.metrics)}}
+
+
+def _free_name(folder: Path) -> Path:
+    stamp = time.strftime("%Y-%m-%d_%H-%M-%S")
+    names = (f"{stamp}.log" if number == 1 else f"{stamp}_{number}.log" for number in range(1, 1000))
+    return next(folder / name for name in names if not (folder / name).exists())

@@ -1,0 +1,77 @@
+"""What the trainer's parts know of one another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from sonosco_like.events import Duration, Hooks, Stop
+from sonosco_like.training.averaging import WeightAverage
+from sonosco_like.training.judging import Prediction
+from sonosco_like.training.last_good import LastGood
+from sonosco_like.training.measures import PerformanceMeasures
+from sonosco_like.training.optimization import Optimization
+from sonosco_like.training.processes import Processes
+from sonosco_like.training.saving import CheckpointSaver
+
+
+class TrainerParts:
+    """The attributes of ModelTrainer that Preparing, Validating and Recovering use; it alone gives them values.
+
+    `_network` is what learns: the model, compiled and shared among processes where that is wanted. `_inference` is the
+    same without the sharing.
+    """
+
+    model: nn.Module
+    loss: Callable[..., Any]
+    train_data_loader: Any
+    val_data_loader: Any
+    test_data_loader: Any
+    decoder: Any
+    optimizer: Any
+    scheduler: Any
+    metrics: list[Callable[..., Any]]
+    callbacks: list[Any]
+    device: torch.device | None
+    averaging: WeightAverage | None
+    precision: Literal["float32", "bfloat16", "float16"]
+    non_finite: Literal["stop", "skip", "rollback", "ignore"]
+    compile: str | None
+    gradient_checkpointing: list[str]
+    sync_batch_norm: bool
+    epoch: int
+    step: int
+    global_step: int
+    batches_done: int
+    epoch_read: bool
+    batch_unfinished: bool
+    rollbacks: int
+    saver: CheckpointSaver
+
+    experiment: Any
+    processes: Processes
+    performance_measures: PerformanceMeasures
+    hooks: Hooks
+    seconds_in_callbacks: dict[str, float]
+    _device: torch.device
+    _network: nn.Module
+    _inference: nn.Module
+    _optimization: Optimization | None
+    _last_good: LastGood | None
+    _original_fields: dict[str, Any]
+    _stop: Stop | None
+    _fetched: bool
+    _validated_at: int
+    _listening: bool
+    _norm_is_read: bool
+    _vocabulary: Any
+    _predictions: list[tuple[Any, list[Prediction]]]
+    _test_interval: Duration | None
+
+    @property
+    def _opt(self) -> Optimization:
+        assert self._optimization is not None, "the trainer builds its optimizer before the first batch"
+        return self._optimization

@@ -1,0 +1,128 @@
+"""What happens before the first batch: parts are built, listeners attached, mistakes found."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from sonosco_like.events import Event, Moment, fire, listen, stage
+from sonosco_like.training.activations import recompute_activations
+from sonosco_like.training.checks import check_loader, check_measures, check_model, check_serializable, check_texts
+from sonosco_like.training.last_good import LastGood
+from sonosco_like.training.optimization import Optimization
+from sonosco_like.training.validating import Validating
+
+logger = logging.getLogger(__name__)
+
+_READING = {"batch_end", "validation_end", "epoch_end", "log"}  # where averages of training are read
+
+
+class Preparing(Validating):
+    """The part of ModelTrainer that makes a run ready."""
+
+    def _build(self) -> None:
+        """Make the model, its optimizer and its schedule; once, whether training begins or a state is restored."""
+        if self._optimization is not None:
+            return
+        self.hooks, self.seconds_in_callbacks = listen(self, self.callbacks, self.processes.rank)
+        self.model = self.build_model(self.model)
+        check_model(self.model)
+        recompute_activations(self.model, self.gradient_checkpointing)
+        planned = {"optimizer": self.optimizer, "scheduler": self.scheduler}
+        try:
+            self.optimizer = self.build_optimizer(self.model.named_parameters())
+            self.scheduler = self.build_scheduler(self.optimizer)
+        except Exception:  # also a Stop: whoever trains on builds again
+            self.optimizer, self.scheduler = planned["optimizer"], planned["scheduler"]
+            raise
+        self._original_fields |= planned
+        scaler = torch.amp.GradScaler(self._device.type) if self.precision == "float16" else None
+        self._optimization = Optimization(self.model, self.optimizer, self.scheduler, scaler)
+
+    @stage("build_model")
+    def build_model(self, model: nn.Module) -> nn.Module:
+        return model.to(self._device).train()
+
+    @stage("build_optimizer")
+    def build_optimizer(self, parameters: Iterable[tuple[str, nn.Parameter]]) -> Any:
+        return self.optimizer.build(parameters) if hasattr(self.optimizer, "build") else self.optimizer
+
+    @stage("build_scheduler")
+    def build_scheduler(self, optimizer: Any) -> Any:
+        return self.scheduler.build(optimizer) if hasattr(self.scheduler, "build") else self.scheduler
+
+    def _listen(self) -> None:
+        self._listening = True
+        self.hooks, self.seconds_in_callbacks = listen(self, self.callbacks, self.processes.rank)
+        self._norm_is_read = not _READING.isdisjoint(self.hooks)
+        fire(self.hooks, Moment(Event.ATTACH.value, self))
+
+    def _prepare(self) -> None:
+        """Refuse what would fail after hours; then make the data and the network ready."""
+        check_texts(self.metrics, self.callbacks, self.decoder)
+        check_measures(self.metrics, self.callbacks, self.validation_sets, self.averaging is not None)
+        self._prepare_data()
+        check_loader(self.train_data_loader)
+        if self.global_step == 0:
+            self.processes.draw_apart()
+            check_serializable(self, must=self.experiment is not None)
+        if self.sync_batch_norm:
+            self.model = self.processes.share_statistics(self.model)
+        self._inference = torch.compile(self.model, backend=self.compile) if self.compile else self.model  # type: ignore[assignment]
+        self._network = self.processes.share(self.model, self._inference)
+        if self.experiment is not None or self.non_finite in ("skip", "rollback"):
+            self._last_good = LastGood(self.model, self.train_data_loader)
+
+    def _prepare_data(self) -> None:
+        self.train_data_loader = self._prepared("train", self.train_data_loader, "train_data_loader")
+        if isinstance(self.val_data_loader, dict):
+            loaders = {name: self.build_data(f"val_{name}", each) for name, each in self.val_data_loader.items()}
+            self.val_data_loader.update(loaders)
+        else:
+            self.val_data_loader = self._prepared("val", self.val_data_loader, "val_data_loader")
+        self.test_data_loader = self._prepared("test", self.test_data_loader, "test_data_loader")
+        self._vocabulary = self.build_tokenizer()
+        for loader in (self.train_data_loader, *self.validation_sets.values(), self.test_data_loader):
+            self.processes.deal(loader)
+
+    def _prepared(self, name: str, loader: Any, field: str) -> Any:
+        if loader is None:
+            return None
+        prepared = self.build_data(name, loader)
+        if prepared is not loader:
+            self._original_fields.setdefault(field, loader)
+        return prepared
+
+    @stage("build_data")
+    def build_data(self, name: str, loader: Any) -> Any:
+        """A loader that is ready; the training data says what all is measured by, such as global statistics."""
+        prepare = getattr(getattr(loader, "dataset", None), "prepare", None)
+        if name == "train" and prepare is not None:
+            prepare()
+        return loader
+
+    @stage("build_tokenizer")
+    def build_tokenizer(self) -> Any:
+        """The tokenizer of the data, if it has one."""
+        for loader in (self.train_data_loader, *self.validation_sets.values(), self.test_data_loader):
+            tokenizer = getattr(getattr(loader, "dataset", None), "tokenizer", None)
+            if tokenizer is not None:
+                return tokenizer
+        return None
+
+    def _batches(self, epoch: int) -> Iterator[Any]:
+        """The batches of an epoch that are still to come."""
+        loader = self.train_data_loader
+        if hasattr(loader, "set_epoch"):
+            loader.set_epoch(epoch)
+            return iter(loader)
+        batches: Iterator[Any] = iter(loader)
+        if self.batches_done:
+            logger.warning("%s has no position; passing over %d batches.", type(loader).__name__, self.batches_done)
+            for _ in range(self.batches_done):
+                next(batches, None)
+        return batches

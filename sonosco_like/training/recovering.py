@@ -1,0 +1,75 @@
+"""What happens when a batch goes wrong."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+from sonosco_like.errors import SonoscoError
+from sonosco_like.events import Event, Moment, fire
+from sonosco_like.serialization import load
+from sonosco_like.training.batches import describe_batch
+from sonosco_like.training.validating import Validating
+
+logger = logging.getLogger(__name__)
+
+_ROLLBACKS = 3  # to one checkpoint, before that itself is taken for the cause
+
+
+class NonFiniteLossError(SonoscoError):
+    """The loss of a batch is not a number; says which utterances it was computed on."""
+
+
+class Recovering(Validating):
+    """The part of ModelTrainer that undoes a batch, and keeps what was good when a run fails."""
+
+    def _is_usable(self, loss: float, batch: Any) -> bool:
+        """Whether a loss can be learnt from; if not, what is configured for that has been done."""
+        usable = math.isfinite(loss)
+        if self.processes.size > 1:
+            usable = not self.processes.any(not usable)[0]
+        if usable:
+            return True
+        place = f"epoch {self.epoch}, step {self.step}"
+        said = f"The loss is {loss} at {place}, on a batch with {describe_batch(batch)}."
+        if self.non_finite == "stop":
+            raise NonFiniteLossError(f"{said} Look at these utterances, or set `non_finite` to skip or rollback.")
+        assert self._last_good is not None
+        self._last_good.restore_buffers()
+        if self.non_finite == "rollback":
+            self._roll_back(said)
+        else:
+            logger.warning("%s The batch is left out.", said)
+        return False
+
+    def _roll_back(self, reason: str) -> None:
+        """Take weights, optimizer and schedule back to the newest checkpoint; the place in the data stays."""
+        self.saver.wait()
+        newest = self.experiment.checkpoints.newest() if self.experiment is not None else None
+        self.rollbacks += 1
+        if newest is None or self.rollbacks > _ROLLBACKS:
+            why = "there is no checkpoint to go back to" if newest is None else f"{_ROLLBACKS} times back did not help"
+            raise NonFiniteLossError(f"{reason} The run cannot be rolled back: {why}.")
+        logger.warning("%s Back to the weights of %s.", reason, newest.name)
+        saved: Any = load(newest)
+        self.model.load_state_dict(saved.model.state_dict())
+        self._opt.load_state_dict(saved._opt.state_dict())
+        if self.averaging is not None:
+            self.averaging.load_state_dict(saved.averaging.state_dict())
+
+    def _undo_batch(self) -> bool:
+        """Go back to the end of the last batch that was counted. False if its gradients are mixed with a new one's."""
+        if not self._opt.undo():
+            return False
+        if self._fetched and self.batches_done == self.step and self._last_good is not None:
+            self._last_good.restore()
+        return True
+
+    def _finish_batch_of_failed_run(self) -> None:
+        """The run failed after the weights had changed: the validation and the end of that batch are still due."""
+        if self.batch_unfinished:
+            self.step = self.batches_done - 1
+            self._validate_if_due()
+            self.batch_unfinished = False
+            fire(self.hooks, Moment(Event.BATCH_END.value, self, {"batch": None}))

@@ -1,0 +1,112 @@
+"""ExportForInference: a folder that hears as the trained model does, and holds nothing else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import soundfile
+import torch
+from tiny_run import TinyLoader, make_trainer, whole_and_resumed
+from torch import nn
+
+from sonosco_like.callbacks import ExportForInference
+from sonosco_like.callbacks.export import InferenceModel
+from sonosco_like.data import Alphabet, AudioDataLoader, AudioDataset, BucketSampler
+from sonosco_like.data.features import LogMel
+from sonosco_like.data.normalization import GlobalNormalization
+from sonosco_like.decoding import GreedyCTCDecoder
+from sonosco_like.events import CallbackError
+from sonosco_like.inference import load_recogniser
+from sonosco_like.losses import CTCLoss
+from sonosco_like.models import Recogniser, TDSEncoder, TDSGroup
+from sonosco_like.serialization import load, save
+
+TEXTS = ["ab a", "b", "a b ab", "ba"]
+
+
+@pytest.fixture
+def audio_loader(tmp_path):
+    """A real loader of real recordings, with statistics that only the training knows."""
+    generator, rows = torch.Generator().manual_seed(0), []
+    for number, text in enumerate(TEXTS):
+        samples = 0.1 * torch.randn(8000, generator=generator)
+        soundfile.write(tmp_path / f"{number}.wav", samples.numpy(), 16000)
+        rows.append({"audio_filepath": f"{number}.wav", "duration": 0.5, "text": text})
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    dataset = AudioDataset(
+        manifest=tmp_path / "train.jsonl",
+        features=LogMel(mels=8),
+        normalization=GlobalNormalization(),
+        tokenizer=Alphabet(characters="ab "),
+    )
+    return AudioDataLoader(dataset=dataset, sampler=BucketSampler(batch_size=2))
+
+
+def speech_trainer(loader, *callbacks, **fields):
+    """A trainer of real recordings."""
+    encoder = TDSEncoder(groups=[TDSGroup(channels=1, blocks=1, kernel=3, stride=2)], norm_over="frame")
+    vocabulary = len(loader.dataset.tokenizer.symbols)
+    given = {
+        "model": Recogniser(vocabulary_size=vocabulary, features=8, encoder=encoder, ctc=True),
+        "loss": CTCLoss(),
+        "epochs": 2,
+        "train_data_loader": loader,
+        "val_data_loader": None,
+        "decoder": GreedyCTCDecoder(),
+        "metrics": [],
+    }
+    return make_trainer(*callbacks, **{**given, **fields})
+
+
+def test_the_exported_folder_hears_what_the_trained_model_hears(audio_loader, tmp_path):
+    trainer = speech_trainer(audio_loader, ExportForInference(folder=tmp_path))
+    trainer.start_training()
+    recogniser = load_recogniser(tmp_path / "inference", device="cpu")
+    trainer.model.eval()
+    for number in range(len(TEXTS)):
+        samples, _ = soundfile.read(tmp_path / f"{number}.wav", dtype="float32")
+        batch = recogniser.batch([torch.from_numpy(samples)])
+        with torch.no_grad():
+            expected, found = trainer.model(batch), recogniser.model(batch)
+        assert torch.equal(expected.ctc_logits_BSV, found.ctc_logits_BSV)
+    heard = {prediction.id: prediction.hypothesis for prediction in trainer.predict(audio_loader)}
+    assert len(heard) == len(TEXTS)
+    assert recogniser.normalization.frames == audio_loader.dataset.normalization.frames > 0
+
+
+def test_it_holds_neither_optimizer_nor_data(audio_loader, tmp_path):
+    trainer = speech_trainer(audio_loader, ExportForInference(folder=tmp_path))
+    trainer.start_training()
+    save(trainer, tmp_path / "checkpoint")
+    exported, whole = (tmp_path / name / "tensors.safetensors" for name in ("inference", "checkpoint"))
+    assert exported.stat().st_size < whole.stat().st_size / 2
+    text = "".join((tmp_path / "inference" / name).read_text() for name in ("trainer.yaml", "state.yaml"))
+    assert "train.jsonl" not in text
+    assert "AdamW" not in text
+
+
+def test_a_model_that_no_file_could_bring_back_is_refused_before_the_first_batch(tmp_path):
+    class Foreign(nn.Linear):
+        pass
+
+    trainer = make_trainer(ExportForInference(folder=tmp_path), model=Foreign(6, 3))
+    with pytest.raises(CallbackError, match=r"ExportForInference failed at attach(.|\n)*Foreign"):
+        trainer.start_training()
+
+
+def test_without_features_and_tokenizer_the_weights_are_kept_and_the_lack_is_said(tmp_path, caplog):
+    trainer = make_trainer(ExportForInference(folder=tmp_path), train_data_loader=TinyLoader(batches=1), epochs=1)
+    trainer.start_training()
+    assert "nothing can be transcribed with it" in caplog.text
+    exported = load(tmp_path / "inference", InferenceModel)
+    expected = trainer.model.state_dict()
+    assert all(torch.equal(weight, expected[name]) for name, weight in exported.model.state_dict().items())
+
+
+def test_a_resumed_run_replaces_what_an_interrupted_one_exported(tmp_path):
+    whole, resumed = whole_and_resumed(5, tmp_path, ExportForInference(folder=tmp_path))
+    exported = load(tmp_path / "inference", InferenceModel)
+    for trainer in (whole, resumed):
+        expected = trainer.model.state_dict()
+        assert all(torch.equal(weight, expected[name]) for name, weight in exported.model.state_dict().items())

@@ -1,0 +1,96 @@
+"""`sonosco check`: what a run would cost, and everything that would stop it, before it begins."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from sonosco_like.cli import run
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
+import matrix_parts
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """A folder of its own to run in."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A complete small config with real audio."""
+    matrix_parts.make_corpus(tmp_path / "noise")
+    path = tmp_path / "config.yaml"
+    path.write_text(matrix_parts.config_text(tmp_path / "noise", "deepspeech2"))
+    return path
+
+
+def test_a_good_config_is_described_and_nothing_is_written(config, capsys, tmp_path):
+    assert run(["check", "--config", str(config)]) == 0
+    said = capsys.readouterr().out
+    for part in (
+        "DeepSpeech2, ", "encoder", "5 batches per epoch, 14 utterances", "padding", "Alphabet, 7 labels",
+        "GreedyCTCDecoder", "the largest of epoch 0", "features of 3 x ", "MB at its peak", "tensors",
+        "A run of this config can begin.",
+    ):  # fmt: skip
+        assert part in said
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_the_parts_of_a_model_add_up(config, capsys):
+    assert run(["check", "--config", str(config)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    total = next(int(line[2].replace(",", "")) for line in lines if line[:2] == ["model", "DeepSpeech2,"])
+    parts = [int(line[1].replace(",", "")) for line in lines if line[0] in ("encoder", "ctc_output")]
+    assert sum(parts) == total
+
+
+def test_own_data_can_be_checked(config, capsys, tmp_path):
+    assert run(["check", "--config", str(config), "--train", str(tmp_path / "noise" / "val.jsonl")]) == 0
+    assert "2 batches per epoch, 4 utterances" in capsys.readouterr().out
+
+
+def test_all_problems_are_found_at_once(config, capsys):
+    wrong = [
+        "trainer.decoder=null",
+        "trainer.val_data_loader.dataset.manifest=nowhere.jsonl",
+        "trainer.model.vocabulary_size=9",
+        "trainer.callbacks[4].monitor=val_los",
+    ]
+    assert run(["check", "--config", str(config), *(part for each in wrong for part in ("--set", each))]) == 2
+    captured = capsys.readouterr()
+    assert "word_error_rate reads decoded text" in captured.err
+    assert "nowhere.jsonl" in captured.err
+    assert "The tokenizer has 7 labels, but the model writes 9: set `model.vocabulary_size` to 7." in captured.err
+    assert "reads 'val_los', which nobody computes" in captured.err
+    assert "4 problems" in captured.out
+
+
+def test_a_batch_that_fails_is_a_problem_and_not_a_traceback(config, capsys):
+    assert run(["check", "--config", str(config), "--set", "trainer.model.features=9"]) == 2
+    assert "problem: The first batch failed: " in capsys.readouterr().err
+
+
+def test_problems_of_the_config_itself_come_with_line_and_path(config, capsys):
+    assert run(["check", "--config", str(config), "--set", "trainer.epochz=1", "--set", "trainer.clip_grads=much"]) == 2
+    said = capsys.readouterr().err
+    assert "trainer.epochz" in said
+    assert "trainer.clip_grads" in said
+
+
+def test_data_that_is_not_ours_is_checked_too(tmp_path, capsys):
+    (tmp_path / "foreign.yaml").write_text(
+        "class: Experiment\nname: foreign\ntrainer: {class: ModelTrainer, model: {class: training_parts.Net}, "
+        "loss: training_parts.squared_error, epochs: 1, train_data_loader: {class: training_parts.Sums}}\n"
+    )
+    arguments = ["check", "--config", str(tmp_path / "foreign.yaml"), "--import", "training_parts"]
+    assert run(arguments) == 0
+    said = capsys.readouterr().out
+    assert "Sums, a number of batches it does not tell" in said
+    assert "the first: inputs of 8 x 4" in said

@@ -1,0 +1,170 @@
+"""`sonosco runs`: what became of each run, and its scores, best and last."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+
+import pytest
+from training_parts import make_trainer
+
+from sonosco_like.callbacks.destinations import MetricsFile
+from sonosco_like.callbacks.logging_measures import LogMeasures
+from sonosco_like.cli import run
+from sonosco_like.cli.run_table import find_runs, read_run
+from sonosco_like.training.journal import journal
+from sonosco_like.training.lock import only_process
+
+
+class Place:
+    """Enough of an experiment for callbacks that write into its folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+
+def make_run(folder, name="tiny", ending="finished"):
+    """A run that was really trained, and ended in one way or another."""
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(f"class: Experiment\nname: {name}\ntrainer: {{}}\n")
+    trainer = make_trainer(callbacks=[LogMeasures(every="5ba"), MetricsFile()])
+    trainer.experiment = Place(folder)
+    (folder / "checkpoints" / "step-00000015").mkdir(parents=True)
+    try:
+        with only_process(folder), journal(folder, trainer) as entry:
+            trainer.start_training()
+            entry.interrupted_by = 15 if ending == "interrupted" else 0
+            if ending == "failed":
+                raise RuntimeError("no more memory")
+    except RuntimeError:
+        pass
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Three runs, one of them in a folder of its own."""
+    runs = tmp_path_factory.mktemp("all")
+    for age, (name, ending) in enumerate({"a": "finished", "deep/b": "interrupted", "c": "failed"}.items()):
+        make_run(runs / name, f"run-{name[-1]}", ending)
+        os.utime(runs / name / "config.yaml", (time.time() - age * 100,) * 2)
+    (runs / "no_run").mkdir()
+    return runs
+
+
+def listed(capsys, *arguments):
+    assert run(["runs", *map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_every_run_is_listed_with_its_state_the_newest_first(folder, capsys):
+    rows = listed(capsys, folder)
+    assert [(row["name"], row["state"]) for row in rows] == [
+        ("run-a", "finished"), ("run-b", "interrupted"), ("run-c", "failed"),
+    ]  # fmt: skip
+    assert rows[2]["reason"] == "RuntimeError: no more memory"
+    assert {row["step"] for row in rows} == {20}
+    assert {row["epoch"] for row in rows} == {3}
+
+
+def test_scores_are_the_last_and_the_best_of_the_file_of_metrics(folder, capsys):
+    lines = [json.loads(line) for line in (folder / "a" / "metrics.jsonl").read_text().splitlines()]
+    losses = [line["val_loss"] for line in lines if "val_loss" in line]
+    row = listed(capsys, folder / "a")[0]
+    assert row["last"] == {"val_loss": losses[-1]}
+    assert row["best"] == {"val_loss": min(losses)}
+
+
+def test_the_best_value_follows_the_declared_direction(tmp_path):
+    folder = make_run(tmp_path / "x")
+    rows = [{"step": step, "epoch": 0, "val_accuracy": value} for step, value in ((1, 0.5), (2, 0.9), (3, 0.7))]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "status.yaml").write_text("state: finished\nlower_is_better: {accuracy: false}\n")
+    assert find_runs(tmp_path)[0].best == {"val_accuracy": 0.9}
+    (folder / "status.yaml").write_text("state: finished\n")
+    assert find_runs(tmp_path)[0].best == {}
+
+
+def test_a_run_whose_lock_is_held_is_running_and_a_killed_one_is_not(tmp_path):
+    folder = make_run(tmp_path / "x")
+    (folder / "status.yaml").write_text("state: running\n")
+    assert find_runs(tmp_path)[0].state == "interrupted"
+    with only_process(folder):
+        assert find_runs(tmp_path)[0].state == "running"
+    assert find_runs(tmp_path)[0].state == "interrupted"
+
+
+def test_where_the_system_tells_no_locks_the_owner_of_the_lock_is_looked_for(tmp_path):
+    folder = make_run(tmp_path / "x")
+    (folder / "status.yaml").write_text("state: running\n")
+    (folder / "lock").write_text(f"{os.getpid()}\n")
+    assert read_run(folder, None).state == "running"
+    (folder / "lock").write_text("torn")
+    assert read_run(folder, None).state == "interrupted"
+
+
+def test_torn_and_missing_files_leave_their_columns_empty(tmp_path):
+    folder = tmp_path / "x"
+    folder.mkdir()
+    (folder / "config.yaml").write_text("name: [")
+    (folder / "status.yaml").write_text("{")
+    (folder / "metrics.jsonl").write_bytes(b'{"step": 1, "epoch": 0, "val_loss": "NaN"}\n{"step": 2, "val_lo')
+    (found,) = find_runs(tmp_path)
+    assert (found.name, found.state, found.best) == ("x", "interrupted", {})
+
+
+def test_the_table_is_plain_text_where_there_is_no_terminal(folder, capsys):
+    assert run(["runs", str(folder)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:5] == ["run", "name", "state", "started", "age"]
+    assert "val_loss best / last" in lines[0]
+    assert [line.split()[:3] for line in lines[1:]] == [
+        ["a", "run-a", "finished"], ["b", "run-b", "interrupted"], ["c", "run-c", "failed"],
+    ]  # fmt: skip
+
+
+def test_on_a_terminal_it_is_a_table_with_colours(folder):
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "sonosco_like", "runs", str(folder)]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160"}
+    done = subprocess.run(command, stdout=theirs, env=environment, check=True, stderr=subprocess.PIPE)
+    os.close(theirs)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert done.stderr == b""
+    assert "\x1b[33minterrupted" in shown
+    assert "\x1b[31mfailed" in shown
+
+
+def test_runs_can_be_sorted_by_what_they_scored(folder, capsys):
+    by_name = listed(capsys, folder, "--sort", "name")
+    assert [row["name"] for row in by_name] == ["run-a", "run-b", "run-c"]
+    scores = [row["best"]["val_loss"] for row in listed(capsys, folder, "--sort", "val_loss")]
+    assert scores == sorted(scores)
+    assert run(["runs", str(folder), "--sort", "val_los"]) == 2
+    assert "did you mean 'val_loss'" in capsys.readouterr().err
+
+
+def test_a_folder_without_runs_and_no_folder_are_told_apart(tmp_path, capsys):
+    assert run(["runs", str(tmp_path)]) == 0
+    assert "There is no run in" in capsys.readouterr().out
+    assert run(["runs", str(tmp_path / "nowhere")]) == 2
+    assert "There is no folder" in capsys.readouterr().err
+
+
+def test_hundreds_of_runs_are_listed_without_torch(folder, tmp_path, run_python):
+    for number in range(300):
+        (tmp_path / f"run{number}").mkdir()
+        for name in ("config.yaml", "status.yaml", "metrics.jsonl"):
+            (tmp_path / f"run{number}" / name).write_bytes((folder / "a" / name).read_bytes())
+    code = (
+        "import sys\nfrom sonosco_like.cli import run\n"
+        f"code = run(['runs', {str(tmp_path)!r}])\nprint(code, 'torch' in sys.modules)"
+    )
+    done = run_python(code)
+    assert done.stdout.splitlines()[-1] == "0 False", done.stderr
+    assert len(done.stdout.splitlines()) == 302

@@ -1,0 +1,129 @@
+"""`sonosco train` and `resume` as a user types them: changing things on the way, fine-tuning, what a folder holds."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+import yaml
+
+from sonosco_like import load
+from sonosco_like.cli import run
+from sonosco_like.training.comparison import compare_runs
+
+CONFIG = """
+class: Experiment
+name: tiny
+seed: 7
+trainer:
+  class: ModelTrainer
+  model: {class: training_parts.Net}
+  loss: training_parts.squared_error
+  epochs: 2
+  train_data_loader: {class: training_parts.Sums}
+  val_data_loader: {class: training_parts.Sums, batches: 2}
+  optimizer: {class: AdamW, lr: 0.01}
+  scheduler: {class: StepLR, step_size: 6, gamma: 0.5}
+  callbacks:
+  - {class: LogMeasures, every: 1ba}
+  - {class: MetricsFile}
+  - {class: ModelCheckpoint, every: 3ba, keep_last: 2}
+"""
+IMPORT = ["--import", "training_parts"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A folder of its own with a config; the logging of the process as it was before."""
+    (tmp_path / "tiny.yaml").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield tmp_path
+    root.handlers[:] = before
+    root.setLevel(level)
+
+
+def train(run_dir: str, *arguments: str) -> int:
+    return run(["train", "--config", "tiny.yaml", "--run-dir", run_dir, *IMPORT, *arguments])
+
+
+def test_a_finished_run_goes_on_with_more_epochs_as_if_it_had_been_asked_for_them_at_once(folder, capsys):
+    assert train("long", "--set", "trainer.epochs=4") == 0
+    assert train("short") == 0
+    assert (folder / "short" / "final").is_dir()
+    assert run(["resume", "short", "--set", "trainer.epochs=4", *IMPORT]) == 0
+    assert "resumed from step" in capsys.readouterr().out
+    assert load(folder / "short" / "final").global_step == 20
+    assert compare_runs(folder / "long", folder / "short") == []
+
+
+def test_a_run_without_checkpoints_goes_on_from_its_end(folder):
+    none = ["--set", "trainer.callbacks=[]"]
+    assert train("long", "--set", "trainer.epochs=4", *none) == 0
+    assert train("short", *none) == 0
+    assert run(["resume", "short", "--set", "trainer.epochs=4", *IMPORT]) == 0
+    assert compare_runs(folder / "long", folder / "short") == []
+
+
+def test_a_changed_rate_is_recorded_and_used(folder):
+    assert train("run") == 0
+    assert run(["resume", "run", "--set", "trainer.epochs=3", "--set", "trainer.optimizer.lr=0.001", *IMPORT]) == 0
+    (entry,) = yaml.safe_load((folder / "run" / "changes.yaml").read_text())
+    assert entry["changed"]["trainer.optimizer.lr"] == {"from": "0.01", "to": "0.001"}
+    trainer = load(folder / "run" / "final")
+    assert trainer.optimizer.param_groups[0]["lr"] == pytest.approx(0.001 * 0.5**2)
+
+
+def test_what_may_not_change_is_refused_in_words(capsys):
+    assert train("run") == 0
+    assert run(["resume", "run", "--set", "trainer.model.size=5", "--set", "seed=1", *IMPORT]) == 2
+    assert "cannot change when a run is resumed" in capsys.readouterr().err
+
+
+def test_the_same_command_again_continues_a_run_with_resume_auto(folder, capsys):
+    settings = ["--resume", "auto", "--set", "trainer.model.size=4", "--set", "seed=7"]
+    assert train("run", *settings) == 0
+    assert train("run", *settings) == 0
+    assert "resumed from step" in capsys.readouterr().out
+    assert not (folder / "run" / "changes.yaml").exists()
+    assert train("run", *settings, "--set", "seed=8") == 2
+
+
+def test_fine_tuning_begins_with_the_weights_of_a_run_and_only_then(folder, caplog):
+    caplog.set_level(logging.INFO)
+    assert train("first") == 0
+    source = load(folder / "first" / "final").model.state_dict()
+    still = ["--set", "trainer.optimizer.lr=0.0", "--set", "trainer.optimizer.weight_decay=0.0"]
+    assert train("second", "--set", "init_from=first", "--set", "seed=99", *still) == 0
+    tuned = load(folder / "second" / "final").model.state_dict()
+    assert torch.equal(tuned["layers.0.weight"], source["layers.0.weight"])
+    assert train("third", "--set", "init_from={run: first, leave_out: ['layers.3.*']}", *still) == 0
+    log = next((folder / "third" / "logs").iterdir()).read_text()
+    assert "init_from: 7 of 9 weights taken from" in log
+    assert "2 left out as asked: layers.3.weight, layers.3.bias" in log
+    assert run(["resume", "third", "--set", "trainer.epochs=3", "--set", "trainer.optimizer.lr=0.1", *IMPORT]) == 0
+    logs = [path.read_text() for path in (folder / "third" / "logs").iterdir()]
+    assert sum("init_from:" in text for text in logs) == 1
+
+
+def test_a_run_folder_holds_code_logs_status_and_environment(folder):
+    assert train("run") == 0
+    run_dir = folder / "run"
+    assert (run_dir / "code" / "training_parts.py").read_text().startswith('"""A tiny model')
+    assert yaml.safe_load((run_dir / "status.yaml").read_text())["state"] == "finished"
+    environment = yaml.safe_load((run_dir / "environment.yaml").read_text())
+    assert environment["started"]
+    assert environment["machine"]["host"]
+    assert len(list((run_dir / "logs").glob("*.log"))) == 1
+
+
+def test_a_run_that_fails_says_so_in_its_folder(folder, capsys):
+    too_short = "trainer.scheduler={class: OneCycleLR, max_lr: 0.1, total_steps: 4}"
+    assert train("run", "--set", too_short) == 1
+    assert "continue with: sonosco resume" in capsys.readouterr().err
+    status = yaml.safe_load((folder / "run" / "status.yaml").read_text())
+    assert status["state"] == "failed"
+    assert "Tried to step" in status["reason"]
+    assert "Traceback" in next((folder / "run" / "logs").iterdir()).read_text()

@@ -1,0 +1,69 @@
+"""Data that several processes share, and a model without random numbers, for tests with torchrun."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from training_parts import Sums
+
+from sonosco_like import serializable
+from sonosco_like.events import AbstractCallback, Moment
+
+
+@serializable
+class Shares(Sums):
+    """The batches of `Sums`, dealt out in turn; the last one of every process is smaller."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.rank, self.size_of_world = 0, 1
+
+    def distribute(self, rank: int, world_size: int) -> None:
+        """Hand out one share only."""
+        self.rank, self.size_of_world = rank, world_size
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for position in range(self.position, self.batches):
+            self.position = position + 1
+            yield batch_of(self.epoch, position * self.size_of_world + self.rank, last=position == self.batches - 1)
+        self.position = 0
+
+
+def batch_of(epoch: int, number: int, last: bool) -> tuple[Tensor, Tensor]:
+    """One batch, a pure function of its place."""
+    inputs = torch.randn(3 if last else 8, 4, generator=torch.Generator().manual_seed(1000 * epoch + number))
+    return inputs, inputs.sum(1, keepdim=True)
+
+
+@serializable
+class Plain(nn.Module):
+    """A model that does the same each time."""
+
+    def __post_init__(self) -> None:
+        self.layers = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Numbers in, a number out."""
+        return self.layers(inputs)
+
+
+@serializable
+class Witness(AbstractCallback):
+    """Every process writes down what it saw."""
+
+    folder: str = "."
+
+    def on_epoch_end(self, moment: Moment) -> None:
+        """Measures and weights, by epoch and rank."""
+        context = moment.context
+        seen = {
+            "measures": dict(context.performance_measures),
+            "weights": torch.cat([each.detach().flatten() for each in context.model.parameters()]).tolist(),
+            "drawn": torch.rand(()).item(),
+        }
+        path = Path(self.folder) / f"epoch-{context.epoch}-rank-{context.processes.rank}.json"
+        path.write_text(json.dumps(seen))

@@ -1,0 +1,108 @@
+"""Makes `run-1/`, the kept run folder of format 1: `python tests/formats/make_run.py FOLDER`.
+
+It was run once, when the format was new, and is kept so that one can see what the folder is. A format that changes gets
+a new folder beside this one; the old one stays and must still be opened and resumed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from sonosco_like.training import read_experiment
+
+STEPS, KEPT = 9, 4
+CONFIG = """
+class: Experiment
+name: kept
+seed: 5
+trainer:
+  class: ModelTrainer
+  epochs: 3
+  test_step: 2
+  accumulate_gradients: 2
+  model:
+    class: DeepSpeech2
+    vocabulary_size: 7
+    features: 6
+    encoder:
+      hidden_size: 4
+      layers: 1
+      dropout: 0.2
+      convolutions: [{channels: 2, time_kernel: 3, frequency_kernel: 3, time_stride: 2}]
+  loss: {class: CTCLoss, too_long: skip}
+  decoder: {class: GreedyCTCDecoder}
+  metrics: [word_error_rate]
+  optimizer: {class: AdamW, lr: 0.01}
+  scheduler: {class: WarmupHoldDecay, warmup: 2, hold: 3, total: 20}
+  train_data_loader:
+    class: AudioDataLoader
+    sampler: {batch_size: 2}
+    dataset:
+      manifest: data/train.jsonl
+      features: &features {class: LogMel, mels: 6}
+      tokenizer: &alphabet {class: Alphabet, characters: "ab "}
+      feature_augmentations: [{class: SpecAugment, frequency_width: 2, time_width: 4}]
+  val_data_loader:
+    class: AudioDataLoader
+    sampler: {batch_size: 2, shuffle: false}
+    dataset: {manifest: data/val.jsonl, features: *features, tokenizer: *alphabet}
+  callbacks:
+  - {class: LogMeasures, every: 1ba}
+  - {class: MetricsFile}
+  - {class: EarlyStopping, monitor: val_loss, patience: 50}
+  - {class: ModelCheckpoint, every: 2ba, keep_last: 9}
+"""
+
+
+def main(folder: Path) -> None:
+    """Train a tiny run to its end, and leave it as if it had been killed in the middle; the end is kept beside it."""
+    folder.mkdir(parents=True)
+    os.chdir(folder)
+    _make_data(Path("data"))
+    Path("kept.yaml").write_text(CONFIG)
+    experiment = read_experiment(Path("kept.yaml"))
+    experiment.start("run")
+    assert experiment.trainer.global_step == STEPS
+    Path("kept.yaml").unlink()
+    run = Path("run")
+    (run / "final").rename("expected")
+    (run / "metrics.jsonl").rename("expected/metrics.jsonl")
+    for name in ("environment.yaml", "lock", "logs", "code", "status.yaml"):  # they tell of the machine, not the format
+        _remove(run / name)
+    for checkpoint in (run / "checkpoints").iterdir():
+        if checkpoint.name != f"step-{KEPT:08d}":
+            _remove(checkpoint)
+    (run / "latest").write_text(f"checkpoints/step-{KEPT:08d}\n")
+    rows = Path("expected/metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join(rows[: KEPT + 1]))
+
+
+def _make_data(folder: Path) -> None:
+    folder.mkdir()
+    for name, count in (("train", 6), ("val", 2)):
+        rows = []
+        for number in range(count):
+            moments = np.arange(int(16000 * (0.2 + 0.02 * number))) / 16000
+            audio = folder / f"{name}-{number}.flac"
+            soundfile.write(audio, 0.3 * np.sin(2 * np.pi * 200 * (number + 1) * moments), 16000)
+            duration = soundfile.info(audio).duration
+            row = f'{{"audio_filepath": "{audio.name}", "duration": {duration}, "text": "{"ab"[number % 2]} b"}}\n'
+            rows.append(row)
+        (folder / f"{name}.jsonl").write_text("".join(rows))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    elif path.exists():
+        path.unlink()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).absolute())

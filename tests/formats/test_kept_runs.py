@@ -1,0 +1,63 @@
+"""A run folder of every format there ever was is kept here, opened and trained to its end for ever."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from sonosco_like import load
+from sonosco_like.training import open_run
+
+HERE = Path(__file__).parent
+RUNS = sorted(path.name for path in HERE.glob("run-*"))
+
+
+@pytest.fixture(params=RUNS)
+def kept(request, tmp_path, monkeypatch):
+    """A copy of the kept folder, which may be changed; the paths in its config are relative to it."""
+    folder = tmp_path / request.param
+    shutil.copytree(HERE / request.param, folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_a_kept_run_is_opened_at_its_last_checkpoint(kept):
+    experiment, step = open_run(kept / "run")
+    assert (experiment.name, step) == ("kept", 4)
+    assert experiment.trainer.callbacks[2].patience == 50
+    assert len(experiment.trainer.optimizer.state_dict()["state"]) > 0
+
+
+def test_a_kept_run_is_trained_to_the_end_it_had(kept):
+    experiment, _ = open_run(kept / "run")
+    assert experiment.resume() == 0
+    ended = load(kept / "run" / "final")
+    expected = load(kept / "expected")
+    assert ended.global_step == expected.global_step == 9
+    for name, value in expected.model.state_dict().items():  # another torch may round otherwise
+        torch.testing.assert_close(ended.model.state_dict()[name], value, rtol=1e-3, atol=1e-4)
+
+
+def test_the_rows_of_a_kept_run_go_on_where_they_ended(kept):
+    experiment, _ = open_run(kept / "run")
+    experiment.resume()
+    rows, expected = (
+        [json.loads(line) for line in (kept / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("run", "expected")
+    )
+    assert [row["step"] for row in rows] == [row["step"] for row in expected]
+    for row, other in zip(rows, expected, strict=True):
+        assert set(row) == set(other)
+        assert row["loss"] == pytest.approx(other["loss"], rel=1e-3)
+
+
+def test_nothing_kept_tells_of_the_machine_it_was_made_on():
+    assert RUNS
+    for path in HERE.glob("run-*/**/*"):
+        if path.suffix in (".yaml", ".jsonl"):
+            assert str(Path.home()) not in path.read_text()
+            assert ": /" not in path.read_text()

@@ -1,0 +1,53 @@
+"""The fenced blocks of README.md and docs/, and a program that executes the Python of one page.
+
+python page_blocks.py docs/events.md    runs its blocks in order, in one namespace, in the present folder
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[1]
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (REPOSITORY / "docs").glob("*.md"))]
+_FENCE = re.compile(r"^(?P<indent> *)```(?P<language>.*)\n(?P<text>(?:.*\n)*?)(?P=indent)```\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """The text between two fences, with the line of the page it begins at."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def blocks_of(page: str, *languages: str) -> list[Block]:
+    """The blocks of a page in these languages ("" is a fence without one), in their order."""
+    content = (REPOSITORY / page).read_text(encoding="utf-8")
+    found = []
+    for match in _FENCE.finditer(content):
+        text = re.sub(rf"^{match['indent']}", "", match["text"], flags=re.MULTILINE)
+        line = content.count("\n", 0, match.start("text")) + 1
+        found.append(Block(page, line, match["language"].strip(), text))
+    return [block for block in found if block.language in languages]
+
+
+def run_page(page: str) -> None:
+    """Execute the Python of a page; a traceback names the page and its line. Our public names are at hand."""
+    namespace = {"__name__": "page"}
+    exec("from sonosco_like import *", namespace)
+    for block in blocks_of(page, "python"):
+        code = "\n" * (block.line - 1) + block.text
+        exec(compile(code, str(REPOSITORY / page), "exec"), namespace)
+
+
+if __name__ == "__main__":
+    run_page(sys.argv[1])

@@ -1,0 +1,160 @@
+"""What README.md and docs/ show can be used as it stands: Python runs, YAML is read, commands and options exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import click
+import pytest
+from page_blocks import PAGES, REPOSITORY, Block, blocks_of
+from trained_runs import digits
+
+from sonosco_like import Experiment, ModelTrainer, loads
+from sonosco_like.cli import sonosco
+from sonosco_like.errors import ConfigError
+from sonosco_like.serialization.document import parse
+
+__all__ = ["digits"]  # the fixture
+
+PARSED_ONLY = {
+    ("docs/format.md", "schedulers"): "names functions of a package that is not there",
+    ("docs/format.md", "format"): "is a file of a checkpoint",
+    ("docs/writing-a-corpus.md", "corpus"): "names a class that the page defines",
+    ("docs/writing-a-callback.md", "callbacks"): "names a class that the page defines",
+    ("docs/writing-a-model.md", "model"): "names a class that the page defines",
+}
+NOT_RUN = {"docs/tutorial.md": 0}
+WITH_PYTHON = [page for page in PAGES if blocks_of(page, "python")]
+YAML = [block for page in PAGES for block in blocks_of(page, "yaml")]
+COMMAND = re.compile(r"^(?:\$ )?(?:sonosco|\S.* -m sonosco_like) (.+)$", re.MULTILINE)
+
+
+@pytest.fixture
+def workplace(request, tmp_path):
+    """What pages speak of: a folder with configs and, for those who name them, a run, its corpus and a recording."""
+
+    def prepare(page: str) -> Path:
+        shutil.copytree(REPOSITORY / "configs", tmp_path / "configs")
+        python = "".join(block.text for block in blocks_of(page, "python"))
+        if re.search(r"runs/digits|corpus/\w+\.jsonl|call\.wav", python):
+            trained = request.getfixturevalue("digits")
+            shutil.copytree(trained.corpus, tmp_path / "corpus")
+            shutil.copytree(trained.run, tmp_path / "runs" / "digits")
+            shutil.copy(trained.audio(trained.rows()[0]), tmp_path / "call.wav")
+        return tmp_path
+
+    return prepare
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON)
+def test_the_python_of_a_page_runs(page, workplace):
+    command = [sys.executable, str(Path(__file__).with_name("page_blocks.py")), page]
+    done = subprocess.run(command, cwd=workplace(page), capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+def test_python_that_is_not_run_is_rare():
+    marked = {page: len(blocks_of(page, "python no-run")) for page in PAGES}
+    assert {page: count for page, count in marked.items() if count > NOT_RUN.get(page, 0)} == {}
+
+
+def owner_of(keys: set[str]) -> type | None:
+    """Whose fields the keys of an excerpt are, if it does not say so with `class`."""
+    if "class" in keys:
+        return None
+    for owner in (ModelTrainer, Experiment):
+        if keys <= {field.name for field in fields(owner)}:
+            return owner
+    raise AssertionError(f"Neither an experiment nor a trainer has the fields {sorted(keys)}.")
+
+
+def problems_of(block: Block) -> list[str]:
+    """What is wrong with an excerpt of a config, but for what it leaves out of an experiment or a trainer."""
+    node = parse(block.text, block.place)
+    keys = {key.value for key, _ in node.value} if hasattr(node, "value") else set()
+    if any((block.page, key) in PARSED_ONLY for key in keys):
+        return []
+    try:
+        loads(block.text, owner_of(keys), source=block.place)
+    except ConfigError as error:
+        return [str(each) for each in error.problems if not is_left_out(each.message)]
+    return []
+
+
+def is_left_out(message: str) -> bool:
+    return message.startswith(("Experiment needs this field", "ModelTrainer needs this field"))
+
+
+@pytest.mark.parametrize("block", YAML, ids=[block.place for block in YAML])
+def test_the_yaml_of_a_page_is_a_config_or_a_part_of_one(block):
+    assert problems_of(block) == []
+
+
+@pytest.mark.parametrize("wrong", ["calbacks: []", "decoder: {class: GreedyCTC}", "saver: {on_failure: wait}"])
+def test_wrong_yaml_would_be_noticed(wrong):
+    with pytest.raises(AssertionError):
+        assert problems_of(Block("docs/none.md", 1, "yaml", wrong)) == []
+
+
+def commands_of(page: str) -> list[str]:
+    """Arguments of `sonosco` in the blocks of a page; what follows two blanks is a remark."""
+    text = "\n".join(block.text.replace("\\\n", " ") for block in blocks_of(page, "sh", "", "console"))
+    return [re.split(r"\s{2,}|\s[>|#]|\s&&", line)[0] for line in COMMAND.findall(re.sub(r"(?m)^ +", "", text))]
+
+
+def check_command(line: str) -> None:
+    """Raise if a command, one of its options, or the number of its arguments is wrong; nothing is run."""
+    command: click.Command = sonosco
+    context, words = click.Context(sonosco), shlex.split(line)
+    while words and words[0] in ("--debug",):
+        words = words[1:]
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        _, command, words = command.resolve_command(context, words)
+        context = click.Context(command, parent=context)
+    values, left, _ = command.make_parser(context).parse_args(args=list(words))
+    if isinstance(command, click.Group) or "help" in values:
+        return
+    assert not left, f"{line!r} has more arguments than the command takes: {left}"
+    for parameter in command.params:
+        value = values.get(parameter.name)
+        given = isinstance(value, str | int) or (isinstance(value, list | tuple) and len(value) > 0)
+        assert given or not parameter.required, f"{line!r} leaves out {parameter.name}"
+        if given and isinstance(value, str) and isinstance(parameter.type, click.Choice):
+            parameter.type.convert(value, parameter, context)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)])
+def test_the_commands_of_a_page_exist_with_their_options(page):
+    for line in commands_of(page):
+        check_command(line)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "trian --config x",
+        "train --konfig x",
+        "train",
+        "diff a",
+        "diff a b c",
+        "data synth d --kind verses",
+        "data nope",
+    ],
+)
+def test_wrong_commands_would_be_noticed(wrong):
+    with pytest.raises((click.ClickException, AssertionError)):
+        check_command(wrong)
+
+
+def test_make_targets_that_pages_name_exist():
+    makefile = (REPOSITORY / "Makefile").read_text()
+    for page in PAGES:
+        text = "\n".join(block.text for block in blocks_of(page, "sh", "", "console"))
+        for target in re.findall(r"^(?:\$ )?make ([\w-]+)", text, re.MULTILINE):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page}: there is no `make {target}`."

@@ -1,0 +1,144 @@
+"""Several processes that train one model together, started by a real torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from distributed_parts import Plain, batch_of
+from training_parts import squared_error
+
+from sonosco_like import diff
+from sonosco_like.training import seed_everything
+
+HERE = Path(__file__).parents[1]
+
+CONFIG = """
+class: Experiment
+name: together
+seed: 7
+trainer:
+  class: ModelTrainer
+  model: {class: MODEL}
+  loss: training_parts.squared_error
+  epochs: 3
+  accumulate_gradients: 2
+  train_data_loader: {class: distributed_parts.Shares}
+  val_data_loader: {class: distributed_parts.Shares, batches: 2}
+  optimizer: {class: SGD, lr: 0.05}
+  callbacks:
+  - {class: distributed_parts.Witness}FREEZE
+  - {class: training_parts.Slow, pause: PAUSE}
+  - {class: ModelCheckpoint, every: 2ba, keep_last: 9}
+"""
+
+
+def torchrun(folder: Path, *arguments: str) -> subprocess.Popen:
+    modules = ["--import", "training_parts", "--import", "distributed_parts"]
+    return start(folder, "-m", "sonosco_like", *arguments, *modules)
+
+
+def start(folder: Path, *program: str) -> subprocess.Popen:
+    environment = {**os.environ, "PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    return subprocess.Popen(
+        [*command, *program], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def train(folder: Path, model: str, pause: float = 0.0, freeze: str = "") -> subprocess.Popen:
+    folder.mkdir(parents=True, exist_ok=True)
+    config = CONFIG.replace("MODEL", model).replace("PAUSE", str(pause)).replace("FREEZE", freeze)
+    (folder / "config.yaml").write_text(config)
+    return torchrun(folder, "train", "--config", "config.yaml", "--run-dir", "run")
+
+
+def finished(process: subprocess.Popen) -> None:
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A run of two processes with a model that draws no random numbers."""
+    folder = tmp_path_factory.mktemp("plain")
+    finished(train(folder, "distributed_parts.Plain"))
+    return folder
+
+
+def test_two_processes_learn_what_one_would_learn_from_all_their_batches(plain):
+    seed_everything(7)
+    model = Plain()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for epoch in range(3):
+        for first in (0, 2, 4):
+            positions = [position for position in (first, first + 1) if position < 5]
+            for number in [2 * position + rank for position in positions for rank in (0, 1)]:
+                inputs, targets = batch_of(epoch, number, last=number >= 8)
+                (squared_error(model(inputs), targets) / 4).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    expected = torch.cat([each.detach().flatten() for each in model.parameters()])
+    for rank in (0, 1):
+        assert torch.allclose(torch.tensor(_seen(plain, 2, rank)["weights"]), expected, atol=1e-6)
+
+
+def test_measures_are_those_of_all_data_in_every_process(plain):
+    seen = [_seen(plain, 1, rank) for rank in (0, 1)]
+    assert seen[0]["measures"] == seen[1]["measures"]
+    model = Plain()
+    torch.nn.utils.vector_to_parameters(torch.tensor(seen[0]["weights"]), model.parameters())
+    total, count = 0.0, 0
+    for number in range(4):
+        inputs, targets = batch_of(0, number, last=number >= 2)
+        total, count = total + (model(inputs) - targets).square().sum().item(), count + len(inputs)
+    assert seen[0]["measures"]["val_loss"] == pytest.approx(total / count, rel=1e-5)
+
+
+def test_processes_draw_different_random_numbers(plain):
+    assert _seen(plain, 0, 0)["drawn"] != _seen(plain, 0, 1)["drawn"]
+
+
+def test_only_the_first_process_writes_the_run(plain):
+    assert sorted(path.name for path in (plain / "run" / "checkpoints").iterdir()) == [
+        f"step-{step:08d}" for step in (2, 4, 6, 8, 10, 12, 14, 15)
+    ]
+
+
+def test_a_run_of_two_processes_that_was_killed_goes_on_bit_exact(tmp_path):
+    freeze = '\n  - {class: FreezeParameters, patterns: ["layers.3.*"], until: 4ba}'
+    finished(train(tmp_path / "whole", "training_parts.Net", freeze=freeze))
+    process = train(tmp_path / "broken", "training_parts.Net", pause=0.2, freeze=freeze)
+    while not (tmp_path / "broken" / "run" / "checkpoints" / "step-00000006").exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    _kill(process)
+    finished(torchrun(tmp_path / "broken", "resume", "run"))
+    found = [str(each) for each in diff(tmp_path / "whole" / "run" / "final", tmp_path / "broken" / "run" / "final")]
+    assert [each for each in found if "seconds" not in each and "pause" not in each] == []
+    for rank in (0, 1):
+        assert _seen(tmp_path / "whole", 2, rank) == _seen(tmp_path / "broken", 2, rank)
+    assert _seen(tmp_path / "whole", 2, 0)["weights"] == _seen(tmp_path / "whole", 2, 1)["weights"]  # what thawed too
+
+
+def test_batch_normalisation_can_see_the_batches_of_all_processes_as_one(tmp_path):
+    finished(start(tmp_path, str(HERE / "distributed_normalization.py")))
+
+
+def _kill(process: subprocess.Popen) -> None:
+    """End torchrun and the processes it started, which are in sessions of their own and would outlive it."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    for pid in (process.pid, *map(int, children)):
+        os.kill(pid, signal.SIGKILL)
+    process.communicate()
+
+
+def _seen(folder: Path, epoch: int, rank: int) -> dict:
+    return json.loads((folder / f"epoch-{epoch}-rank-{rank}.json").read_text())

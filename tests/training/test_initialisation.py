@@ -1,0 +1,142 @@
+"""`init_from`: weights of another run, matched by name, with a report; refused with a remedy where they do not fit."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+from training_parts import Net, make_trainer
+
+from sonosco_like import save, serializable
+from sonosco_like.errors import UsageError
+from sonosco_like.training.checkpoints import Checkpoints
+from sonosco_like.training.initialisation import InitialWeights, initialise
+
+
+@serializable
+class Headed(nn.Module):
+    """The layers of `Net` under another name, and a head of any size."""
+
+    outputs: int = 1
+
+    def __post_init__(self):
+        self.body = Net().layers
+        self.head = nn.Linear(1, self.outputs)
+
+
+@pytest.fixture
+def source(tmp_path):
+    """The checkpoint of a trained `Net`."""
+    trainer = make_trainer(max_duration="3ba")
+    trainer.start_training()
+    save(trainer, tmp_path / "checkpoints" / "step-00000003")
+    return tmp_path / "checkpoints" / "step-00000003", trainer.model.state_dict()
+
+
+def test_all_weights_and_buffers_are_taken_and_no_random_number_is_drawn(source):
+    checkpoint, weights = source
+    model = Net()
+    before = torch.get_rng_state()
+    matching = initialise(model, checkpoint)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert set(matching.matched) == set(weights)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, weights[name]), name
+
+
+def test_a_run_stands_for_its_best_checkpoint(source, tmp_path):
+    checkpoint, weights = source
+    Checkpoints(tmp_path).point("best", checkpoint)
+    model = Net()
+    assert initialise(model, tmp_path).source == checkpoint
+    assert torch.equal(model.layers[0].weight, weights["layers.0.weight"])
+
+
+def test_averaged_weights_are_preferred_as_they_are_for_recognising(tmp_path):
+    from sonosco_like.training.averaging import WeightAverage
+
+    trainer = make_trainer(max_duration="5ba", averaging=WeightAverage())
+    trainer.start_training()
+    save(trainer, tmp_path / "saved")
+    model = Net()
+    initialise(model, tmp_path / "saved")
+    averaged = trainer.averaging.state_dict()["weights"]
+    assert torch.equal(model.layers[0].weight, averaged["layers.0.weight"])
+    assert not torch.equal(model.layers[0].weight, trainer.model.layers[0].weight)
+
+
+def test_names_are_matched_after_renaming_and_the_rest_is_reported(source, caplog):
+    checkpoint, weights = source
+    model = Headed()
+    head = model.head.weight.clone()
+    with caplog.at_level(logging.INFO):
+        matching = initialise(model, InitialWeights(run=checkpoint, rename={"layers.": "body."}))
+    assert torch.equal(model.body[0].weight, weights["layers.0.weight"])
+    assert torch.equal(model.head.weight, head)
+    assert matching.missing == ("head.weight", "head.bias")
+    assert f"init_from: 9 of 11 weights taken from {checkpoint}" in caplog.text
+    assert "2 not in the checkpoint, so drawn anew: head.weight, head.bias" in caplog.text
+
+
+def test_other_shapes_are_refused_with_the_pattern_that_leaves_them_out(source, tmp_path):
+    checkpoint, _ = source
+    model = Net(size=6)
+    drawn = model.layers[0].weight.clone()
+    with pytest.raises(UsageError) as caught:
+        initialise(model, checkpoint)
+    assert "layers.0.weight (8 x 4 there, 8 x 6 here)" in str(caught.value)
+    assert "leave_out: ['layers.0.weight']" in str(caught.value)
+    assert torch.equal(model.layers[0].weight, drawn)
+    matching = initialise(model, InitialWeights(run=checkpoint, leave_out=["layers.0.*"]))
+    assert matching.left_out == ("layers.0.weight", "layers.0.bias")
+    assert torch.equal(model.layers[0].weight, drawn)
+
+
+def test_the_suggested_pattern_is_as_short_as_it_can_be(tmp_path):
+    save(make_trainer(model=Headed(outputs=3)), tmp_path / "headed")
+    with pytest.raises(UsageError, match=r"leave_out: \['head\.\*'\]"):
+        initialise(Headed(outputs=5), tmp_path / "headed")
+
+
+def test_what_only_the_checkpoint_has_is_reported(tmp_path):
+    trainer = make_trainer(model=Headed())
+    save(trainer, tmp_path / "headed")
+    matching = initialise(Net(), InitialWeights(run=tmp_path / "headed", rename={"body.": "layers."}))
+    assert matching.unexpected == ("head.weight", "head.bias")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"leave_out": ["layer.*"]}, r"'layer\.\*', which matches no weight; did you mean 'layers\.\*'\?"),
+        ({"rename": {"body.": "layers."}}, "no weight begins with 'body.'"),
+        ({"rename": {"layers.0.": "layers.1."}}, "gives two weights the name"),
+        ({"rename": {"layers.": "other."}}, "no weight of .* has the name of one here"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(wanted, said, source):
+    checkpoint, _ = source
+    with pytest.raises(UsageError, match=said):
+        initialise(Net(), InitialWeights(run=checkpoint, **wanted))
+
+
+def test_what_is_no_checkpoint_of_ours_is_refused(tmp_path):
+    torch.save({}, tmp_path / "model.pt")
+    for path in (tmp_path / "nowhere", tmp_path, tmp_path / "model.pt"):
+        with pytest.raises(UsageError, match=r"init_from: .*formats other than ours are not read"):
+            initialise(Net(), path)
+
+
+def test_a_damaged_checkpoint_is_refused(source):
+    checkpoint, _ = source
+    (checkpoint / "tensors.safetensors").write_bytes(b"torn")
+    with pytest.raises(UsageError, match=r"init_from: .* cannot be read: .* is torn"):
+        initialise(Net(), checkpoint)
+
+
+def test_a_saved_object_without_a_model_is_refused(tmp_path):
+    save(Net(), tmp_path / "net")
+    with pytest.raises(UsageError, match="holds no `model` with weights"):
+        initialise(Net(), tmp_path / "net")

@@ -1,0 +1,188 @@
+"""Copies of a run at a URL: complete or not there, retried, and good to continue the run from."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+from training_parts import Diary, make_trainer
+
+from sonosco_like import diff, serializable
+from sonosco_like.callbacks import MetricsFile, ModelCheckpoint
+from sonosco_like.errors import UsageError
+from sonosco_like.events import AbstractCallback
+from sonosco_like.training import Checkpoints, Experiment, open_run
+from sonosco_like.training.experiment import RunFailedError
+from sonosco_like.training.fetching import fetch_run
+from sonosco_like.training.remote import COMPLETE, RemoteCopy
+
+KEYS = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nothing", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """A real S3 server on this machine; gives its address."""
+    moto = pytest.importorskip("moto.server", reason="pip install 'sonosco_like[dev]' brings it")
+    pytest.importorskip("s3fs", reason="pip install 'sonosco_like[remote]' brings it")
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(params=["memory", "file", "s3"])
+def url(request, tmp_path, monkeypatch) -> str:
+    """An empty place of every kind."""
+    name = uuid.uuid4().hex
+    if request.param == "memory":
+        return f"memory://{name}/run"
+    if request.param == "file":
+        return f"file://{tmp_path}/remote/run"
+    for key, value in {**KEYS, "AWS_ENDPOINT_URL": request.getfixturevalue("s3")}.items():
+        monkeypatch.setenv(key, value)
+    fsspec.filesystem("s3", skip_instance_cache=True).mkdir(name)
+    return f"s3://{name}/run"
+
+
+@serializable
+class Failing(AbstractCallback):
+    """Fails at a step, once: a run that goes on has it behind it."""
+
+    at: int
+    order: int = 2000
+
+    def on_batch_end(self, moment):
+        if moment.context.global_step == self.at and not moment.context.experiment.changes:
+            raise ZeroDivisionError("the machine is gone")
+
+
+def start(folder: Path, url: str | None, *callbacks) -> Checkpoints:
+    policy = ModelCheckpoint(every="3ba", keep_last=2, monitor="val_loss", keep_best=1)
+    trainer = make_trainer(callbacks=[Diary(), MetricsFile(), policy, *callbacks])
+    Experiment(name="tiny", trainer=trainer, remote=url).start(folder)
+    return Checkpoints(folder)
+
+
+def there(url: str) -> tuple[object, str, list[str]]:
+    system, root = fsspec.url_to_fs(url)
+    system.invalidate_cache()
+    return system, root, sorted(path[path.index(root) + len(root) + 1 :] for path in system.find(root))
+
+
+def test_a_copy_holds_what_the_run_holds_and_gives_it_back(url, tmp_path):
+    run = start(tmp_path / "run", url)
+    names = there(url)[2]
+    for path in run.all():
+        assert sum(name.startswith(f"checkpoints/{path.name}-") for name in names) == 4, "three files and the mark"
+    assert sum(name.endswith(COMPLETE) for name in names) == len(run.all()) + 1
+    fetched = fetch_run(url, tmp_path / "fetched")
+    assert [path.name for path in Checkpoints(fetched).all()] == [path.name for path in run.all()]
+    for name in ("final", *(f"checkpoints/{path.name}" for path in run.all())):
+        for file in (run.run / name).iterdir():
+            assert file.read_bytes() == (fetched / name / file.name).read_bytes()
+    for name in ("config.yaml", "environment.yaml", "metrics.jsonl"):
+        assert (run.run / name).read_bytes() == (fetched / name).read_bytes()
+
+
+def test_a_run_whose_machine_is_gone_goes_on_elsewhere_as_if_nothing_had_happened(url, tmp_path):
+    whole = start(tmp_path / "whole", None, Failing(at=99))
+    with pytest.raises(RunFailedError, match="the machine is gone"):
+        start(tmp_path / "run", url, Failing(at=13))
+    shutil.rmtree(tmp_path / "run")
+    experiment, step = open_run(url, into=tmp_path / "elsewhere")
+    assert step >= 12
+    experiment.trainer.callbacks[-1].at = 99
+    assert experiment.resume() == 0
+    found = Checkpoints(tmp_path / "elsewhere")
+    assert [path.name for path in found.all()] == [path.name for path in whole.all()]
+    assert (found.run / "best").read_text() == (whole.run / "best").read_text()
+    ignored = ("seconds", "heard")
+    differences = [str(each) for each in diff(whole.run / "final", found.run / "final")]
+    assert [each for each in differences if not any(word in each for word in ignored)] == []
+    copied = {name.split("/")[1].rpartition("-")[0] for name in there(url)[2] if name.startswith("checkpoints/")}
+    assert copied == {path.name for path in found.all()}, "what is not wanted any more is deleted there too"
+
+
+@pytest.fixture
+def copy(tmp_path) -> tuple[str, Checkpoints]:
+    url = f"memory://{uuid.uuid4().hex}/run"
+    return url, start(tmp_path / "run", url)
+
+
+def test_an_incomplete_copy_is_not_there(copy, tmp_path):
+    url, run = copy
+    system, root, names = there(url)
+    newest = run.all()[-1].name
+    system.rm_file(next(f"{root}/{n}" for n in names if newest in n and n.endswith(COMPLETE)))
+    fetched = Checkpoints(fetch_run(url, tmp_path / "fetched"))
+    assert fetched.newest() == fetched.path_of(18)
+
+
+@pytest.mark.parametrize("file", ["trainer.yaml", "state.yaml", "tensors.safetensors"])
+def test_a_damaged_copy_is_passed_over_and_named(copy, tmp_path, file, caplog):
+    url, run = copy
+    system, root, names = there(url)
+    newest = run.all()[-1].name
+    path = next(f"{root}/{name}" for name in names if newest in name and name.endswith(file))
+    system.pipe_file(path, system.cat_file(path)[:-1])
+    fetched = Checkpoints(fetch_run(url, tmp_path / "fetched"))
+    assert fetched.newest() == fetched.path_of(18)
+    assert f"The remote checkpoint {newest} is damaged" in caplog.text
+    assert not [path for path in fetched.folder.iterdir() if path.name.startswith(".")]
+
+
+def test_names_that_lead_out_of_the_folder_are_left_alone(copy, tmp_path):
+    url, _ = copy
+    system, root, _ = there(url)
+    for name in ("../outside", "logs/../../outside", ".hidden", "a\\b"):
+        system.store[f"{root}/{name}"] = system.store[f"{root}/config.yaml"]
+    fetch_run(url, tmp_path / "into" / "fetched")
+    assert [path.name for path in (tmp_path / "into").iterdir()] == ["fetched"]
+    assert {path.name for path in (tmp_path / "into" / "fetched").iterdir()}.isdisjoint({".hidden", "outside", "a\\b"})
+
+
+def test_a_store_that_fails_is_tried_again_and_a_warning_at_most(tmp_path, caplog, monkeypatch):
+    """The store is a folder that is a file at first: a real error of a real file system."""
+    run = start(tmp_path / "run", None)
+    (tmp_path / "remote").touch()
+    url = f"file://{tmp_path}/remote/run"
+    with RemoteCopy(run.run, url, pauses=(0.0, 0.0)):
+        pass
+    assert caplog.text.count("is not up to date") == 1
+    (tmp_path / "remote").unlink()
+    with RemoteCopy(run.run, url, pauses=(0.0,)):
+        pass
+    assert fetch_run(url, tmp_path / "fetched").is_dir()
+
+
+def test_another_run_is_neither_overwritten_nor_mixed_in(copy, tmp_path):
+    url, _ = copy
+    before = there(url)[2]
+    with pytest.raises(UsageError, match="holds another run"):
+        start(tmp_path / "other", url)
+    assert there(url)[2] == before
+    start(tmp_path / "third", None)
+    with pytest.raises(UsageError, match="holds another run than"):
+        fetch_run(url, tmp_path / "third")
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "said"),
+    [
+        ("memory://nowhere/run", UsageError, "There is no run at memory://nowhere/run"),
+        ("nonsense://x/y", UsageError, "nonsense://x/y is not a URL that fsspec can open"),
+    ],
+)
+def test_what_is_not_there_is_said(url, error, said, tmp_path):
+    with pytest.raises(error, match=said):
+        open_run(url, into=tmp_path / "x")
+
+
+def test_a_package_that_is_missing_is_named(tmp_path, run_python):
+    code = "import sys; sys.modules['fsspec'] = None\nfrom sonosco_like.training.remote import open_url\nopen_url('s3://a/b')"
+    assert "pip install 'sonosco_like[remote]'" in run_python(code).stderr
