@@ -11,19 +11,23 @@ from sonosco_like.serialization.registry import REGISTRY
 from sonosco_like.version import __version__
 
 if TYPE_CHECKING:
+    from sonosco_like.evaluation import ModelEvaluator
     from sonosco_like.events import AbstractCallback, Event, Stop
+    from sonosco_like.inference import load_transcriber
     from sonosco_like.serialization import diff, dumps, load, loads, save, serializable, state
     from sonosco_like.training import Experiment, ModelTrainer
 
 __all__ = [
-    "AbstractCallback", "Event", "Experiment", "ModelTrainer", "Stop", "__version__",
-    "diff", "dumps", "load", "loads", "save", "serializable", "state",
+    "AbstractCallback", "Event", "Experiment", "ModelEvaluator", "ModelTrainer", "Stop", "__version__",
+    "diff", "dumps", "load", "load_transcriber", "loads", "save", "serializable", "state",
 ]  # fmt: skip
 
 _HOMES = {
     **dict.fromkeys(["AbstractCallback", "Event", "Stop"], "events"),
     **dict.fromkeys(["diff", "dumps", "load", "loads", "save", "serializable", "state"], "serialization"),
     **dict.fromkeys(["Experiment", "ModelTrainer"], "training"),
+    "ModelEvaluator": "evaluation",
+    "load_transcriber": "inference",
 }
 
 

@@ -8,28 +8,49 @@ import jsonschema
 import pytest
 import yaml
 
+from sonosco_like.data.bpe import SentencePieceTokenizer
+from sonosco_like.data.corpora.grammar import vocabulary
 from sonosco_like.data.corpora.synth import synthesize
 from sonosco_like.serialization import json_schema
 from sonosco_like.training import read_experiment
 
-CONFIGS = sorted((Path(__file__).parents[2] / "configs").rglob("*.yaml"))
+FOLDER = Path(__file__).parents[2] / "configs"
+CONFIGS = sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml"))
+PIECES = 40
+SCALED_DOWN = {
+    "librispeech/las": ["encoder.hidden_size=16", "decoder.hidden_size=24", "decoder.attention.size=16"],
+    "librispeech/tds": [f"encoder.groups[{group}].{part}" for group in range(3) for part in ("channels=2", "blocks=1")],
+    "librispeech/deepspeech2": ["encoder.hidden_size=16", "encoder.layers=2"],
+    "librispeech/conformer": ["encoder.size=16", "encoder.layers=2", "encoder.channels=8"],
+}
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """A minute of speech."""
+    """A minute of speech, and word pieces for it."""
     folder = tmp_path_factory.mktemp("corpus") / "digits"
     synthesize(folder, minutes=1.0, workers=1)
+    SentencePieceTokenizer.train([" ".join(sorted(vocabulary("digits")))] * 9, folder / "pieces.model", PIECES)
     return folder
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
-def test_a_config_trains(config, corpus, tmp_path):
-    manifests = [f"trainer.{n}_data_loader.dataset.manifest={corpus / n}.jsonl" for n in ("train", "val")]
-    small = ["trainer.train_data_loader.num_workers=0", "trainer.train_data_loader.sampler.batch_size=4"]
-    experiment = read_experiment(
-        config, [*manifests, *small, "trainer.max_duration=2ba", "trainer.test_data_loader=null"]
-    )
+def overrides(name, corpus):
+    """What makes a config small and lets it hear the corpus, as --set would."""
+    config = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+    loader = config["trainer"]["train_data_loader"]
+    changes = [f"trainer.{n}_data_loader.dataset.manifest={corpus / n}.jsonl" for n in ("train", "val")]
+    changes += [f"trainer.train_data_loader.sampler.{limit}" for limit in ("batch_size=4", "batch_seconds=60")]
+    changes += ["trainer.train_data_loader.num_workers=0", "trainer.val_data_loader.num_workers=0"]
+    changes += ["trainer.max_duration=2ba", "trainer.test_data_loader=null"]
+    if loader["dataset"]["tokenizer"]["class"] == "SentencePieceTokenizer":
+        changes.append(f"trainer.train_data_loader.dataset.tokenizer.model={corpus / 'pieces.model'}")
+        changes.append(f"trainer.model.vocabulary_size={PIECES}")
+    return changes + [f"trainer.model.{change}" for change in SCALED_DOWN.get(name, [])]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_config_trains(name, corpus, tmp_path):
+    experiment = read_experiment(FOLDER / f"{name}.yaml", overrides(name, corpus))
     experiment.corpus = None
     assert experiment.start(tmp_path / "run") == 0
     assert experiment.trainer.global_step == 2
@@ -37,6 +58,21 @@ def test_a_config_trains(config, corpus, tmp_path):
     assert (tmp_path / "run" / "final" / "state.yaml").exists()
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
-def test_a_config_fits_the_schema_that_editors_use(config):
-    jsonschema.Draft202012Validator(json_schema()).validate(yaml.safe_load(config.read_text()))
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_config_fits_the_schema_that_editors_use(name):
+    jsonschema.Draft202012Validator(json_schema()).validate(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_model_and_data_of_a_config_agree_on_sizes(name):
+    """At its full size, which is too slow to train here."""
+    model = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())["trainer"]["model"]
+    trainer = read_experiment(FOLDER / f"{name}.yaml").trainer
+    dataset = trainer.train_data_loader.dataset
+    assert dataset.features.size == model["features"]
+    if isinstance(dataset.tokenizer, SentencePieceTokenizer):
+        assert dataset.tokenizer.model.stem == f"pieces-{model['vocabulary_size']}"
+    else:
+        assert dataset.tokenizer.size == model["vocabulary_size"]
+    assert trainer.val_data_loader.dataset.tokenizer is dataset.tokenizer
+    assert trainer.val_data_loader.dataset.features is dataset.features

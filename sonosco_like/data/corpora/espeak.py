@@ -28,6 +28,7 @@ SAMPLE_RATE = 22_050
 _SYNCHRONOUS = 2  # audio goes to the callback, no sound device is opened
 _DO_NOT_EXIT = 0x8000  # a missing data folder is an error code, not the end of the process
 _UTF8 = 1
+_SOUNDS = 0x100  # what stands in double brackets is not spelling but sounds
 _RATE, _VOLUME, _PITCH, _RANGE, _WORD_GAP = 1, 2, 3, 4, 7
 _QUIET = 25  # percent; at the full volume a third of the voices clip
 _LONGEST_PATH = 159  # a longer data path is cut by the library
@@ -83,6 +84,13 @@ class Espeak:
             known = [*accents, *(f"{accent}+{variant}" for accent in accents for variant in variants)]
             raise DataError(f"espeak-ng has no voice {name!r}{did_you_mean(name, known)}")
 
+    def sounds_of(self, text: str) -> str:
+        """How the present voice pronounces a text, in the library's own notation; in `[[...]]` `speak` reads it."""
+        rest, sounds = ctypes.c_char_p(text.encode()), []
+        while rest:  # clause by clause
+            sounds.append(self._library.espeak_TextToPhonemes(ctypes.byref(rest), _UTF8, 0).decode().strip())
+        return " ".join(sounds)
+
     def speak(self, text: str, prosody: Prosody) -> NDArray[np.int16]:
         """The sound of a text at `SAMPLE_RATE`."""
         for parameter, value in (
@@ -95,7 +103,7 @@ class Espeak:
             self._library.espeak_SetParameter(parameter, value, 0)
         self._chunks.clear()
         encoded = text.encode()
-        status = self._library.espeak_Synth(encoded, len(encoded) + 1, 0, 0, 0, _UTF8, None, None)
+        status = self._library.espeak_Synth(encoded, len(encoded) + 1, 0, 0, 0, _UTF8 | _SOUNDS, None, None)
         samples = np.frombuffer(b"".join(self._chunks), np.int16)
         if status != 0 or not samples.any():
             raise DataError(f"espeak-ng made no sound of {text!r} (status {status}); is there anything to read aloud?")
@@ -125,6 +133,7 @@ class Espeak:
     def _load(self) -> ctypes.CDLL:
         loader = _loader()
         library = ctypes.CDLL(loader.get_library_path())
+        library.espeak_TextToPhonemes.restype = ctypes.c_char_p
         library.espeak_GetCurrentVoice.restype = ctypes.POINTER(_Voice)
         data = self._resources.enter_context(_short_path(Path(loader.get_data_path())))
         rate = library.espeak_Initialize(_SYNCHRONOUS, 0, str(data).encode(), _DO_NOT_EXIT)

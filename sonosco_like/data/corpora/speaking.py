@@ -10,9 +10,11 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from sonosco_like.data.corpora import espeak
+from sonosco_like.data.corpora.accents import Accent, draw_accent
 from sonosco_like.data.corpora.espeak import Espeak, Prosody
 from sonosco_like.data.corpora.recording import SAMPLE_RATE, Samples
 
+_TRACT = (0.82, 1.2)  # from a child's throat to one longer than any
 _FADE = int(0.003 * espeak.SAMPLE_RATE)  # seconds over which a phrase comes and goes, so that its edges do not click
 _INTONATIONS = ("", "", ",", "?", "!")  # a list in progress, a question, an order: punctuation bends the melody
 
@@ -26,6 +28,7 @@ class Speaker:
     pitch: float
     pitch_range: float
     tract: float
+    accent: Accent | None
 
 
 def draw_speaker(voice: str, random: Generator) -> Speaker:
@@ -35,7 +38,8 @@ def draw_speaker(voice: str, random: Generator) -> Speaker:
         speed=random.uniform(80.0, 180.0),
         pitch=random.uniform(25.0, 75.0),
         pitch_range=random.uniform(15.0, 85.0),
-        tract=random.uniform(0.9, 1.1),
+        tract=random.uniform(*_TRACT),
+        accent=draw_accent(random),
     )
 
 
@@ -73,6 +77,8 @@ def _say_phrase(engine: Espeak, speaker: Speaker, phrase: str, random: Generator
         word_gap=int(random.integers(4)),
     )
     intonation = _INTONATIONS[int(random.integers(len(_INTONATIONS)))]
+    if speaker.accent:
+        phrase = f"[[{speaker.accent.apply(engine.sounds_of(phrase))}]]"
     samples = engine.speak(phrase + intonation, prosody).astype(np.float32)
     ramp = np.linspace(0.0, 1.0, min(_FADE, len(samples) // 2), dtype=np.float32)
     samples[: len(ramp)] *= ramp

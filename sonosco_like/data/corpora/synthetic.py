@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Literal
 
 from sonosco_like.data.corpora.synth import synthesize
+from sonosco_like.data.corpora.target import manifest_path
 from sonosco_like.data.tools.progress import Progress, no_progress
+from sonosco_like.errors import UsageError
 from sonosco_like.serialization import serializable
+
+_MADE_WITH = "made_with.json"
 
 
 @serializable
@@ -22,6 +27,25 @@ class SyntheticCorpus:
 
     def prepare(self, progress: Progress = no_progress) -> None:
         """Make the corpus unless it is there; the manifests are written last, so one that is there is whole."""
-        if not (self.folder / "test.jsonl").exists():
-            what = (self.kind, self.minutes, self.seed, self.variety)
-            synthesize(self.folder, *what, force=self.folder.exists(), progress=progress)
+        if manifest_path(self.folder, "test").exists():
+            self._refuse_other_settings()
+            return
+        what = (self.kind, self.minutes, self.seed, self.variety)
+        synthesize(self.folder, *what, force=self.folder.exists(), progress=progress)
+        (self.folder / _MADE_WITH).write_text(self._settings() + "\n")
+
+    def _settings(self) -> str:
+        names = ("kind", "minutes", "seed", "variety")
+        return json.dumps({name: getattr(self, name) for name in names})
+
+    def _refuse_other_settings(self) -> None:
+        """A corpus without a note of its settings was made by hand, and is taken as it is."""
+        note = self.folder / _MADE_WITH
+        if not note.exists():
+            return
+        made_with = note.read_text().strip()
+        if made_with != self._settings():
+            raise UsageError(
+                f"The corpus in {self.folder} was made with {made_with}, but the config asks for {self._settings()}. "
+                "Remove that folder, or give the config's corpus another `folder`."
+            )

@@ -87,3 +87,12 @@ def test_every_accent_and_variant_can_be_set():
             engine.set_voice(f"{accent}+m3")
         for variant in variants:
             engine.set_voice(f"gmw/en-US+{variant}")
+
+
+def test_sounds_are_said_as_the_text_they_were_made_of():
+    with Espeak() as engine:
+        engine.set_voice("gmw/en-US+m3")
+        sounds = engine.sounds_of("three. four")
+        assert sounds == "Tr'i: f'o@"
+        text, read = (len(engine.speak(each, Prosody())) for each in ("three four", f"[[{sounds}]]"))
+        assert read == pytest.approx(text, rel=0.05)

@@ -1,0 +1,199 @@
+"""The outcome of an evaluation: every result, the rates of the corpus, and how sure they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from sonosco_like.errors import UsageError
+from sonosco_like.evaluation.bootstrap import Interval, interval_of, resampled_rates, sums_by
+from sonosco_like.evaluation.breakdown import Confusions, Group, by_length, by_speaker
+from sonosco_like.evaluation.comparison import Comparison, compare
+from sonosco_like.evaluation.results import Result, total
+from sonosco_like.metrics import ErrorCounts
+
+_MOST_CONFUSIONS = 50
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How well a recogniser did on a corpus. Rates are fractions, of the corpus: all errors over all words.
+
+    `unusable` holds the utterances that could not be read, id to reason; they are in none of the rates. `elapsed` are
+    the seconds it took, from reading audio to text.
+    """
+
+    results: Sequence[Result]
+    unusable: Mapping[str, str] = field(default_factory=dict)
+    elapsed: float = 0.0
+    bootstraps: int = 1000
+    seed: int = 0
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        if not self.results:
+            reason = next(iter(self.unusable.values()), "the manifest has no rows.")
+            raise UsageError(
+                f"There is nothing to evaluate: none of {len(self.unusable)} utterances is usable: {reason}"
+            )
+        if self.bootstraps < 0 or not 0 < self.level < 1:
+            raise UsageError(
+                f"`bootstraps` must not be negative, and `level` must lie between 0 and 1; "
+                f"got {self.bootstraps} and {self.level}."
+            )
+
+    @cached_property
+    def words(self) -> ErrorCounts:
+        """Word errors of the corpus."""
+        return total(result.words for result in self.results)
+
+    @cached_property
+    def characters(self) -> ErrorCounts:
+        """Character errors of the corpus."""
+        return total(result.characters for result in self.results)
+
+    @property
+    def wer(self) -> float:
+        """The word error rate."""
+        return self.words.rate
+
+    @property
+    def cer(self) -> float:
+        """The character error rate."""
+        return self.characters.rate
+
+    @property
+    def ser(self) -> float:
+        """The share of utterances with any error."""
+        return sum(result.is_wrong for result in self.results) / len(self.results)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of audio."""
+        return sum(result.duration for result in self.results)
+
+    @property
+    def real_time_factor(self) -> float | None:
+        """Seconds of work per second of audio."""
+        return self.elapsed / self.seconds if self.elapsed and self.seconds else None
+
+    @cached_property
+    def intervals(self) -> dict[str, Interval]:
+        """Confidence intervals of `wer`, `cer` and `ser`, and of `wer_by_speaker` if all speakers are known."""
+        if not self.bootstraps:
+            return {}
+        words = [result.words.errors for result in self.results], [r.words.reference_length for r in self.results]
+        columns: dict[str, tuple[Sequence[int], Sequence[int]]] = {
+            "wer": words,
+            "cer": (
+                [result.characters.errors for result in self.results],
+                [result.characters.reference_length for result in self.results],
+            ),
+            "ser": ([int(result.is_wrong) for result in self.results], [1] * len(self.results)),
+        }
+        speakers = [result.speaker for result in self.results if result.speaker is not None]
+        if len(set(speakers)) > 1 and len(speakers) == len(self.results):
+            columns["wer_by_speaker"] = sums_by(speakers, words[0]).tolist(), sums_by(speakers, words[1]).tolist()
+        return {
+            name: interval_of(resampled_rates([errors], lengths, self.bootstraps, self.seed)[0], self.level)
+            for name, (errors, lengths) in columns.items()
+        }
+
+    @cached_property
+    def by_length(self) -> list[Group]:
+        """Errors by the length of utterances."""
+        return by_length(self.results)
+
+    @cached_property
+    def by_speaker(self) -> list[Group]:
+        """Errors by speaker, the hardest first."""
+        return by_speaker(self.results)
+
+    @cached_property
+    def confusions(self) -> Confusions:
+        """Which word was heard instead of which."""
+        return Confusions.of(self.results)
+
+    def against(self, other: Sequence[Result], name: str) -> Comparison:
+        """A comparison with what another recogniser heard in the same utterances."""
+        return compare(self.results, other, name, self.bootstraps or 1000, self.seed, self.level)
+
+    def measures(self) -> dict[str, float]:
+        """Rates and the bounds of their intervals as flat numbers: for `trainer.log`, and so for TensorBoard."""
+        found = {"wer": self.wer, "cer": self.cer, "ser": self.ser}
+        for name, interval in self.intervals.items():
+            found |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; the keys at the top are a contract."""
+        intervals = {f"{name}_interval": [each.low, each.high] for name, each in self.intervals.items()}
+        return {
+            "wer": self.wer,
+            "cer": self.cer,
+            "ser": self.ser,
+            "substitutions": self.words.substitutions,
+            "deletions": self.words.deletions,
+            "insertions": self.words.insertions,
+            "reference_words": self.words.reference_length,
+            "reference_characters": self.characters.reference_length,
+            "utterances": len(self.results),
+            **{"wer_interval": None, **intervals},
+            "bootstrap": {
+                "resamples": self.bootstraps,
+                "seed": self.seed,
+                **{name: asdict(each) for name, each in self.intervals.items()},
+            },
+            "audio_seconds": self.seconds,
+            "real_time_factor": self.real_time_factor,
+            "unusable": dict(self.unusable),
+            "by_length": [_group(group) for group in self.by_length],
+            "by_speaker": [_group(group) for group in self.by_speaker],
+            "confusions": _confusions(self.confusions),
+            "results": [_result(result) for result in self.results],
+        }
+
+
+def results_of(content: Mapping[str, Any]) -> list[Result]:
+    """The results in what `as_dict` gave, as it is found in a JSON file."""
+    try:
+        names = ("id", "reference", "hypothesis", "duration", "speaker")
+        return [Result.of(**{name: row[name] for name in names}) for row in content["results"]]
+    except (KeyError, TypeError) as error:
+        raise UsageError(f"This is not the JSON of an evaluation: {type(error).__name__}: {error}.") from None
+
+
+def _result(result: Result) -> dict[str, Any]:
+    return {
+        "id": result.id,
+        "speaker": result.speaker,
+        "duration": result.duration,
+        "reference": result.reference,
+        "hypothesis": result.hypothesis,
+        "substitutions": result.words.substitutions,
+        "deletions": result.words.deletions,
+        "insertions": result.words.insertions,
+        "reference_words": result.words.reference_length,
+    }
+
+
+def _group(group: Group) -> dict[str, Any]:
+    counts = asdict(group.words)
+    counts["reference_words"] = counts.pop("reference_length")
+    return {
+        "name": group.name,
+        "utterances": group.utterances,
+        "seconds": group.seconds,
+        "wer": group.words.rate,
+        **counts,
+    }
+
+
+def _confusions(confusions: Confusions) -> dict[str, list[list[Any]]]:
+    return {
+        "substitutions": [[*pair, count] for pair, count in confusions.substitutions.most_common(_MOST_CONFUSIONS)],
+        "deletions": [[word, count] for word, count in confusions.deletions.most_common(_MOST_CONFUSIONS)],
+        "insertions": [[word, count] for word, count in confusions.insertions.most_common(_MOST_CONFUSIONS)],
+    }

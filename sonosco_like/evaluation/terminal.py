@@ -1,0 +1,119 @@
+"""An evaluation as tables for a terminal; coloured where there are colours, and as clear where there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Group as Together
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from sonosco_like.evaluation.breakdown import Confusions, Group
+from sonosco_like.evaluation.comparison import Comparison
+from sonosco_like.evaluation.evaluation import Evaluation
+from sonosco_like.evaluation.results import Result, worst
+from sonosco_like.evaluation.sidebyside import rows_of
+
+_MOST_GROUPS, _MOST_CONFUSIONS = 10, 10
+_STYLES = {"equal": "", "substitution": "yellow", "deletion": "red", "insertion": "magenta"}
+
+
+def summary(
+    evaluation: Evaluation, title: str, width: int, most_worst: int, comparison: Comparison | None = None
+) -> Iterator[RenderableType]:
+    """Rates, breakdowns, confusions and the worst utterances, one after the other."""
+    yield _rates(evaluation, title)
+    if comparison is not None:
+        yield Text(comparison.in_words(), style="bold")
+    if len(evaluation.by_length) > 1:
+        yield _groups("by length", evaluation.by_length)
+    if len(evaluation.by_speaker) > 1:
+        yield _groups("by speaker, the hardest first", evaluation.by_speaker)
+    if evaluation.words.errors:
+        yield _confusions(evaluation.confusions)
+        chosen = worst(evaluation.results, most_worst)
+        if chosen:
+            yield Together(Text("worst utterances\n", style="bold"), *(_worst(result, width) for result in chosen))
+    if evaluation.unusable:
+        yield _unusable(evaluation)
+
+
+def _rates(evaluation: Evaluation, title: str) -> Table:
+    words, level = evaluation.words, f"{evaluation.level:.0%}"
+    table = _table(title, "", "rate", f"{level} interval", "errors", "of")
+    wrong = sum(result.is_wrong for result in evaluation.results)
+    lines = (
+        ("wer", "word error rate", evaluation.wer, words.errors, f"{words.reference_length:,} words"),
+        ("wer_by_speaker", "  drawing speakers", evaluation.wer, words.errors,
+         f"{len(evaluation.by_speaker):,} speakers"),
+        ("cer", "character error rate", evaluation.cer, evaluation.characters.errors,
+         f"{evaluation.characters.reference_length:,} characters"),
+        ("ser", "utterances with errors", evaluation.ser, wrong, f"{len(evaluation.results):,} utterances"),
+    )  # fmt: skip
+    for name, label, rate, errors, over in lines:
+        interval = evaluation.intervals.get(name)
+        if name == "wer_by_speaker" and interval is None:
+            continue
+        span = f"{interval.low:.2%} to {interval.high:.2%}" if interval else "-"
+        table.add_row(label, f"{rate:.2%}", span, f"{errors:,}", over)
+    kinds = f"{words.substitutions:,} substitutions, {words.deletions:,} deletions, {words.insertions:,} insertions"
+    factor = evaluation.real_time_factor
+    speed = f"; real-time factor {factor:.3f}" if factor is not None else ""
+    table.caption = f"{kinds}\n{evaluation.seconds / 60:.1f} minutes of audio{speed}"
+    table.caption_justify = "left"
+    return table
+
+
+def _groups(title: str, groups: Sequence[Group]) -> Table:
+    hidden = len(groups) - _MOST_GROUPS
+    table = _table(title, "", "utterances", "minutes", "words", "S", "D", "I", "WER")
+    for group in groups[:_MOST_GROUPS]:
+        counts = group.words
+        table.add_row(
+            group.name, f"{group.utterances:,}", f"{group.seconds / 60:.1f}", f"{counts.reference_length:,}",
+            str(counts.substitutions), str(counts.deletions), str(counts.insertions), f"{counts.rate:.2%}",
+        )  # fmt: skip
+    if hidden > 0:
+        table.caption = f"and {hidden:,} more; --json and --html have them all"
+        table.caption_justify = "left"
+    return table
+
+
+def _confusions(confusions: Confusions) -> Table:
+    table = _table("most frequent errors", "times", "said", "heard")
+    both = [(count, *pair) for pair, count in confusions.substitutions.items()]
+    both += [(count, word, "-") for word, count in confusions.deletions.items()]
+    both += [(count, "-", word) for word, count in confusions.insertions.items()]
+    for count, said, heard in sorted(both, key=lambda each: (-each[0], each[1:]))[:_MOST_CONFUSIONS]:
+        table.add_row(str(count), Text(said), Text(heard))
+    return table
+
+
+def _worst(result: Result, width: int) -> Text:
+    text = Text(f"{result.in_words}\n")
+    for row in rows_of(result, width - len("  heard  ")):
+        for label, part in (("said ", "said"), ("heard", "heard"), ("     ", "mark")):
+            text.append(f"  {label}  ", style="dim")
+            for column in row:
+                text.append(getattr(column, part), style=_STYLES[column.kind])
+                text.append(" ")
+            text.rstrip()
+            text.append("\n")
+    return text
+
+
+def _unusable(evaluation: Evaluation) -> Text:
+    count = len(evaluation.unusable)
+    text = Text(f"{count} utterances could not be used, and are in no rate:\n", style="bold red")
+    for reason in evaluation.unusable.values():
+        text.append(f"  {reason}\n", style="not bold default")
+    return text
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE, title_style="bold")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
+    return table

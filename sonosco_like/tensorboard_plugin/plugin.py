@@ -1,0 +1,183 @@
+"""The plugin that TensorBoard loads: addresses, and what they answer."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import mimetypes
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tensorboard import errors, plugin_util
+from tensorboard.backend import http_util
+from tensorboard.plugins import base_plugin
+from werkzeug import Request, Response
+
+from sonosco_like.tensorboard_plugin.diffs import confusions
+from sonosco_like.tensorboard_plugin.query import BadQueryError, Query, chosen, whole_number
+from sonosco_like.tensorboard_plugin.records import PLUGIN, UnreadableError
+from sonosco_like.tensorboard_plugin.store import Record, SetOfRun, Store, modes_of
+from sonosco_like.tensorboard_plugin.table import Table
+
+_STATIC = Path(__file__).parent / "static"
+_MOST_CONFUSIONS = 50
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+
+class TranscriptsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
+    """What was said beside what was heard, of every run, at every step."""
+
+    plugin_name = PLUGIN
+
+    def __init__(self, context: Any) -> None:
+        self._provider = context.data_provider
+        self._stores: dict[str, Store] = {}
+
+    def get_plugin_apps(self) -> dict[str, Callable[..., Any]]:
+        """The address of everything the dashboard fetches."""
+        answers = {
+            "/runs": self._runs,
+            "/rows": self._rows,
+            "/curves": self._curves,
+            "/confusions": self._confusions,
+            "/sample": self._sample,
+            "/audio": self._audio,
+            "/transcripts.csv": self._csv,
+        }
+        apps = {path: _application(answer) for path, answer in answers.items()}
+        return {**apps, "/static/*": _application(_static)}
+
+    def is_active(self) -> bool:
+        """TensorBoard itself looks whether a run has data of this plugin."""
+        return False
+
+    def frontend_metadata(self) -> Any:
+        """The name of the tab and what it loads."""
+        return base_plugin.FrontendMetadata(es_module_path="/static/index.js", tab_name="Transcripts")
+
+    def _runs(self, request: Request) -> Response:
+        """All runs with their steps and error rates, unless these are still those that the page knows."""
+        store, context = self._store(request), plugin_util.context(request.environ)
+        runs = {
+            run: {name: _summary(found) for name, found in sets.items()} for run, sets in store.index(context).items()
+        }
+        mark = f"{zlib.crc32(json.dumps(runs).encode()):08x}"
+        is_known = request.args.get("known") == mark
+        return _json(request, {"mark": mark} if is_known else {"mark": mark, "runs": runs})
+
+    def _rows(self, request: Request) -> Response:
+        return _json(request, self._table(request).page())
+
+    def _curves(self, request: Request) -> Response:
+        return _json(request, {"curves": self._table(request).curves()})
+
+    def _csv(self, request: Request) -> Response:
+        headers = [("Content-Disposition", "attachment; filename=transcripts.csv")]
+        return _respond(request, self._table(request).csv(), "text/csv", headers=headers)
+
+    def _confusions(self, request: Request) -> Response:
+        lane = self._table(request).lanes[0]
+        return _json(request, confusions(lane.utterances.references, lane.texts, _MOST_CONFUSIONS))
+
+    def _sample(self, request: Request) -> Response:
+        """The features of a sample, and the alignments of the last validation up to a step."""
+        store, context, found = self._found(request)
+        name = request.args.get("id", "")
+        entry = chosen(store.samples(context, found.recordings), name, "sample")
+        assert found.recordings is not None
+        step = max((each for each in found.alignments if each <= whole_number(request.args, "step", 0)), default=None)
+        aligned: Mapping[str, Any] = {}
+        if step is not None:
+            aligned = store.samples(context, found.alignments[step]).get(name, {})
+        alignments = [
+            {**each, "values": _values(store, context, found.alignments[step], each)}
+            for each in aligned.get("alignments", [])
+            if step is not None
+        ]
+        features = entry.get("features", {})
+        return _json(
+            request,
+            {
+                "id": name,
+                "step": step,
+                "duration": entry.get("duration"),
+                "features": {**features, "values": _values(store, context, found.recordings, features)},
+                "alignments": alignments,
+                "words": aligned.get("words", []),
+            },
+        )
+
+    def _audio(self, request: Request) -> Response:
+        """The recording of a sample; in parts if the browser asks so, without which it could not be wound forward."""
+        store, context, found = self._found(request)
+        entry = chosen(store.samples(context, found.recordings), request.args.get("id", ""), "sample")
+        if found.recordings is None or "audio" not in entry:
+            raise BadQueryError("This sample has no recording.")
+        content = store.part(context, found.recordings, entry["audio"], packed=False)
+        response = Response(content, mimetype="audio/wav", headers={"X-Content-Type-Options": "nosniff"})
+        return response.make_conditional(request, accept_ranges=True, complete_length=len(content))
+
+    def _table(self, request: Request) -> Table:
+        return Table(self._store(request), plugin_util.context(request.environ), Query.parse(request.args))
+
+    def _found(self, request: Request) -> tuple[Store, Any, SetOfRun]:
+        store, context = self._store(request), plugin_util.context(request.environ)
+        sets = chosen(store.index(context), request.args.get("run", ""), "run")
+        return store, context, chosen(sets, request.args.get("set", ""), "validation set")
+
+    def _store(self, request: Request) -> Store:
+        experiment = plugin_util.experiment_id(request.environ)
+        return self._stores.setdefault(experiment, Store(self._provider, experiment))
+
+
+def _summary(found: SetOfRun) -> dict[str, Any]:
+    steps = found.steps
+    modes = sorted({mode for step in steps for mode in modes_of(found.heard[step])})
+    rates = {mode: [_rates(found.heard[step], mode) for step in steps] for mode in modes}
+    return {"steps": steps, "modes": modes, "rates": rates}
+
+
+def _rates(record: Record, mode: str) -> Any:
+    rates = record.about.get("rates")
+    return rates.get(mode) if isinstance(rates, dict) else None
+
+
+def _values(store: Store, context: Any, record: Record, matrix: Mapping[str, Any]) -> str:
+    content = store.part(context, record, matrix.get("part"))
+    if len(content) != matrix.get("rows", 0) * matrix.get("columns", 0):
+        raise UnreadableError("A picture has not as many pixels as it should.")
+    return base64.b64encode(content).decode("ascii")
+
+
+def _static(request: Request) -> Response:
+    """A file of the dashboard; of all names in an address only those that are there are looked at."""
+    name = request.path.rsplit("/", 1)[-1]
+    files = {file.name: file for file in _STATIC.iterdir()}
+    file = chosen(files, name, "file")
+    kind = _TYPES.get(file.suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return _respond(request, file.read_bytes(), kind)
+
+
+def _application(answer: Callable[[Request], Response]) -> Callable[..., Any]:
+    @functools.wraps(answer)
+    def answered(request: Request) -> Response:
+        try:
+            return answer(request)
+        except BadQueryError as error:
+            return _json(request, {"error": str(error)}, code=400)
+        except (UnreadableError, errors.NotFoundError) as error:
+            return _json(request, {"error": f"These records cannot be read. {error}"}, code=422)
+
+    return Request.application(answered)
+
+
+def _json(request: Request, content: Any, code: int = 200) -> Response:
+    return _respond(request, content, "application/json", code=code)
+
+
+def _respond(request: Request, content: Any, kind: str, **options: Any) -> Response:
+    response: Response = http_util.Respond(request, content, kind, **options)
+    return response

@@ -1,0 +1,118 @@
+"""What docs/dashboard.md says a run writes, read from byte strings that may come from anybody."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+PLUGIN = "sonosco_transcripts"
+VERSION = 1
+_MOST_BYTES = 1 << 26  # what one part may grow to when it is unpacked
+
+
+class UnreadableError(Exception):
+    """A record is not what it should be; says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Utterances:
+    """What was said in a validation set; the same for all steps that name it."""
+
+    ids: list[str]
+    references: list[str]
+    durations: list[float]
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """Where each utterance is."""
+        return {name: place for place, name in enumerate(self.ids)}
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Words and characters of each reference, as rows of two; an empty one counts as one, as in `ErrorCounts`."""
+        lengths = [(len(words_of(text)), len(characters_of(text))) for text in self.references]
+        return np.maximum(1, np.array(lengths, dtype=np.int64).reshape(-1, 2))
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, as metrics count them."""
+    return text.split()
+
+
+def characters_of(text: str) -> str:
+    """The characters of a text, as metrics count them."""
+    return " ".join(text.split())
+
+
+def about_of(content: bytes) -> dict[str, Any]:
+    """What a record says it is; raises UnreadableError if it is of a kind this version does not know."""
+    about: dict[str, Any] = _parsed(content, dict)
+    if about.get("version") != VERSION or not isinstance(about.get("set"), str):
+        raise UnreadableError(f"Transcripts of format {about.get('version')!r} are not known to this version.")
+    return about
+
+
+def utterances_of(packed: bytes) -> Utterances:
+    """The utterances of a validation set."""
+    columns = _parsed(unpacked(packed), dict)
+    ids, references = texts_in(columns.get("ids")), texts_in(columns.get("references"))
+    durations = columns.get("durations")
+    if not isinstance(durations, list) or not len(ids) == len(references) == len(durations):
+        raise UnreadableError("The columns of the utterances are not of one length.")
+    if not all(isinstance(each, (int, float)) for each in durations):
+        raise UnreadableError("A duration is not a number.")
+    return Utterances(ids, references, durations)
+
+
+def counts_of(packed: bytes, modes: int, utterances: int) -> NDArray[np.int32]:
+    """Word and character errors, shape (modes, utterances, 2)."""
+    content = unpacked(packed)
+    if len(content) != 8 * modes * utterances:
+        raise UnreadableError(f"There should be errors of {utterances} utterances, but there are {len(content)} bytes.")
+    return np.frombuffer(content, dtype="<i4").reshape(modes, utterances, 2)
+
+
+def texts_of(packed: bytes) -> list[str]:
+    """Texts that were written one after another."""
+    return texts_in(_parsed(unpacked(packed), list))
+
+
+def entries_of(packed: bytes) -> dict[str, dict[str, Any]]:
+    """What is known of each sample, by its id."""
+    entries = _parsed(unpacked(packed), list)
+    return {str(entry.get("id")): entry for entry in entries if isinstance(entry, dict)}
+
+
+def texts_in(value: Any) -> list[str]:
+    """The value, if it is a list of texts."""
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise UnreadableError("There should be a list of texts.")
+    return value
+
+
+def unpacked(packed: bytes) -> bytes:
+    """The content of a part, up to a size that does no harm."""
+    unpacking = zlib.decompressobj()
+    try:
+        content = unpacking.decompress(packed, _MOST_BYTES)
+    except zlib.error as error:
+        raise UnreadableError(f"A part cannot be unpacked: {error}.") from None
+    if not unpacking.eof:
+        raise UnreadableError("A part is torn, or larger than anything a training writes.")
+    return content
+
+
+def _parsed(content: bytes, kind: type) -> Any:
+    try:
+        value = json.loads(content)
+    except ValueError as error:
+        raise UnreadableError(f"A part is not JSON: {error}.") from None
+    if not isinstance(value, kind):
+        raise UnreadableError(f"A part should be a {kind.__name__}, but is a {type(value).__name__}.")
+    return value

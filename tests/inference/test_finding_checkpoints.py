@@ -1,0 +1,66 @@
+"""What a path given to `evaluate` and `transcribe` stands for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sonosco_like.errors import UsageError
+from sonosco_like.inference import find_checkpoint
+
+
+def saved(path: Path) -> Path:
+    path.mkdir(parents=True)
+    (path / "state.yaml").touch()
+    return path
+
+
+@pytest.fixture
+def run(tmp_path) -> Path:
+    """A run with three checkpoints."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").touch()
+    for step in (5, 20, 100):
+        saved(tmp_path / "run" / "checkpoints" / f"step-{step:08d}")
+    return tmp_path / "run"
+
+
+def test_of_an_unfinished_run_the_newest_checkpoint_is_taken(run):
+    assert find_checkpoint(run) == run / "checkpoints" / "step-00000100"
+
+
+def test_of_a_finished_run_the_final_one_is_taken(run):
+    assert find_checkpoint(run) != saved(run / "final")
+    assert find_checkpoint(run) == run / "final"
+
+
+def test_the_best_one_comes_before_the_final_one(run):
+    saved(run / "final")
+    (run / "best").write_text("checkpoints/step-00000020\n")
+    assert find_checkpoint(run) == run / "checkpoints" / "step-00000020"
+
+
+def test_a_pointer_to_what_is_gone_is_passed_over(run):
+    (run / "best").write_text("checkpoints/step-00000021\n")
+    assert find_checkpoint(run).name == "step-00000100"
+
+
+def test_a_checkpoint_and_a_pointer_stand_for_themselves(run):
+    (run / "latest").write_text("checkpoints/step-00000005\n")
+    wanted = run / "checkpoints" / "step-00000005"
+    assert find_checkpoint(wanted) == wanted
+    assert find_checkpoint(str(run / "latest")) == wanted
+
+
+def test_what_is_no_run_is_refused_with_a_remedy(run, tmp_path):
+    with pytest.raises(UsageError, match="There is no run or checkpoint at"):
+        find_checkpoint(tmp_path / "nothing")
+    with pytest.raises(UsageError, match=r"config\.yaml is a file, not a run folder"):
+        find_checkpoint(run / "config.yaml")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="neither a run folder nor a checkpoint"):
+        find_checkpoint(tmp_path / "empty")
+    (tmp_path / "empty" / "config.yaml").touch()
+    with pytest.raises(UsageError, match="has no checkpoint yet"):
+        find_checkpoint(tmp_path / "empty")
