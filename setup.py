@@ -11,7 +11,7 @@ VERSION = re.search(r'__version__ = "(.+)"', (HERE / "sonosco_like" / "version.p
 EXTRAS = {
     "bpe": ["sentencepiece>=0.2"],
     "decode": ["flashlight-text>=0.0.7"],
-    "remote": ["fsspec>=2024.2"],
+    "remote": ["fsspec>=2024.2", "s3fs>=2024.2"],
     "serve": ["fastapi>=0.110", "uvicorn>=0.29"],
     "export": ["onnx>=1.16", "onnxruntime>=1.17"],
     "wandb": ["wandb>=0.17"],
@@ -19,9 +19,12 @@ EXTRAS = {
     "docs": ["mkdocs>=1.6"],
     "bench": ["lhotse>=1.24", "urllib3", "threadpoolctl>=3"],
     "dev": [
+        "flask>=3",
+        "flask-cors>=5",
         "hypothesis>=6.100",
         "jsonschema>=4.21",
         "kaldi-native-fbank>=1.20",
+        "moto[s3]>=5",
         "mypy>=1.10",
         "playwright>=1.45",
         "pytest>=8",

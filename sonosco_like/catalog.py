@@ -3,9 +3,8 @@
 from sonosco_like import callbacks, data, decoding, events, losses, metrics, models, optim, training
 from sonosco_like.data import augment_features, augment_recordings, augment_waveform, bpe, loader
 from sonosco_like.data.corpora import synthetic
-from sonosco_like.training import witness
 
 __all__ = [
     "augment_features", "augment_recordings", "augment_waveform", "bpe", "callbacks", "data", "decoding", "events",
-    "loader", "losses", "metrics", "models", "optim", "synthetic", "training", "witness",
+    "loader", "losses", "metrics", "models", "optim", "synthetic", "training",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 REPOSITORY = Path(__file__).parents[1]
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (REPOSITORY / "docs").glob("*.md"))]
@@ -30,23 +31,23 @@ class Block:
 
 
 def blocks_of(page: str, *languages: str) -> list[Block]:
-    """The blocks of a page in these languages ("" is a fence without one), in their order."""
+    """The blocks of a page in these languages, or all, in their order; "" is a fence without a language."""
     content = (REPOSITORY / page).read_text(encoding="utf-8")
     found = []
     for match in _FENCE.finditer(content):
         text = re.sub(rf"^{match['indent']}", "", match["text"], flags=re.MULTILINE)
         line = content.count("\n", 0, match.start("text")) + 1
         found.append(Block(page, line, match["language"].strip(), text))
-    return [block for block in found if block.language in languages]
+    return [block for block in found if block.language in languages or not languages]
 
 
 def run_page(page: str) -> None:
     """Execute the Python of a page; a traceback names the page and its line. Our public names are at hand."""
-    namespace = {"__name__": "page"}
-    exec("from sonosco_like import *", namespace)
+    module = sys.modules["page"] = ModuleType("page")  # classes are looked up in the module they say they are from
+    exec("from sonosco_like import *", module.__dict__)
     for block in blocks_of(page, "python"):
         code = "\n" * (block.line - 1) + block.text
-        exec(compile(code, str(REPOSITORY / page), "exec"), namespace)
+        exec(compile(code, str(REPOSITORY / page), "exec"), module.__dict__)
 
 
 if __name__ == "__main__":

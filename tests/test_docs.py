@@ -18,7 +18,7 @@ from trained_runs import digits
 from sonosco_like import Experiment, ModelTrainer, loads
 from sonosco_like.cli import sonosco
 from sonosco_like.errors import ConfigError
-from sonosco_like.serialization.document import parse
+from sonosco_like.serialization.document import MappingNode, parse
 
 __all__ = ["digits"]  # the fixture
 
@@ -29,7 +29,7 @@ PARSED_ONLY = {
     ("docs/writing-a-callback.md", "callbacks"): "names a class that the page defines",
     ("docs/writing-a-model.md", "model"): "names a class that the page defines",
 }
-NOT_RUN = {"docs/tutorial.md": 0}
+LANGUAGES = {"python", "yaml", "sh", ""}  # a fence without a language shows files and what programs print
 WITH_PYTHON = [page for page in PAGES if blocks_of(page, "python")]
 YAML = [block for page in PAGES for block in blocks_of(page, "yaml")]
 COMMAND = re.compile(r"^(?:\$ )?(?:sonosco|\S.* -m sonosco_like) (.+)$", re.MULTILINE)
@@ -59,9 +59,13 @@ def test_the_python_of_a_page_runs(page, workplace):
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
-def test_python_that_is_not_run_is_rare():
-    marked = {page: len(blocks_of(page, "python no-run")) for page in PAGES}
-    assert {page: count for page, count in marked.items() if count > NOT_RUN.get(page, 0)} == {}
+def test_no_block_escapes_by_the_name_of_its_language():
+    assert {block.language for page in PAGES for block in blocks_of(page)} <= LANGUAGES
+
+
+def keys_of(node) -> set[str]:
+    assert isinstance(node, MappingNode), "An excerpt of a config is a mapping."
+    return {key.value for key, _ in node.value}
 
 
 def owner_of(keys: set[str]) -> type | None:
@@ -74,11 +78,15 @@ def owner_of(keys: set[str]) -> type | None:
     raise AssertionError(f"Neither an experiment nor a trainer has the fields {sorted(keys)}.")
 
 
+def keys_parsed_only(page: str, keys: set[str]) -> set[tuple[str, str]]:
+    return {(page, key) for key in keys} & PARSED_ONLY.keys()
+
+
 def problems_of(block: Block) -> list[str]:
     """What is wrong with an excerpt of a config, but for what it leaves out of an experiment or a trainer."""
     node = parse(block.text, block.place)
-    keys = {key.value for key, _ in node.value} if hasattr(node, "value") else set()
-    if any((block.page, key) in PARSED_ONLY for key in keys):
+    keys = keys_of(node)
+    if keys_parsed_only(block.page, keys):
         return []
     try:
         loads(block.text, owner_of(keys), source=block.place)
@@ -94,6 +102,11 @@ def is_left_out(message: str) -> bool:
 @pytest.mark.parametrize("block", YAML, ids=[block.place for block in YAML])
 def test_the_yaml_of_a_page_is_a_config_or_a_part_of_one(block):
     assert problems_of(block) == []
+
+
+def test_no_exception_is_left_over():
+    met = [keys_parsed_only(block.page, keys_of(parse(block.text, block.place))) for block in YAML]
+    assert set().union(*met) == PARSED_ONLY.keys()
 
 
 @pytest.mark.parametrize("wrong", ["calbacks: []", "decoder: {class: GreedyCTC}", "saver: {on_failure: wait}"])
@@ -112,8 +125,7 @@ def check_command(line: str) -> None:
     """Raise if a command, one of its options, or the number of its arguments is wrong; nothing is run."""
     command: click.Command = sonosco
     context, words = click.Context(sonosco), shlex.split(line)
-    while words and words[0] in ("--debug",):
-        words = words[1:]
+    words = words[1:] if words[0] == "--debug" else words
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         _, command, words = command.resolve_command(context, words)
         context = click.Context(command, parent=context)
@@ -158,3 +170,9 @@ def test_make_targets_that_pages_name_exist():
         text = "\n".join(block.text for block in blocks_of(page, "sh", "", "console"))
         for target in re.findall(r"^(?:\$ )?make ([\w-]+)", text, re.MULTILINE):
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page}: there is no `make {target}`."
+
+
+def test_the_index_links_every_page():
+    index = (REPOSITORY / "docs" / "index.md").read_text()
+    pages = {path.relative_to(REPOSITORY / "docs").as_posix() for path in (REPOSITORY / "docs").rglob("*.md")}
+    assert set(re.findall(r"\]\(([\w/.-]+\.md)\)", index)) == pages - {"index.md"}

@@ -25,7 +25,7 @@ ROWS = rows_of((PROJECT / "docs" / "features.md").read_text(encoding="utf-8"))
 
 
 @cache
-def tests_in(path):
+def names_in(path):
     """Names of the tests of a file, those of classes with the class before them; nothing is imported."""
     names = set()
     for node in ast.parse((PROJECT / path).read_text(encoding="utf-8")).body:
@@ -48,5 +48,5 @@ def test_a_feature_has_a_name_and_a_test_that_exists_or_is_not_yet_there(row):
     assert all(named), f"Expected `tests/path.py::test_name` or 'not yet', got {proofs}."
     for match in named:
         assert (PROJECT / match[1]).exists(), f"There is no {match[1]}."
-        assert match[2] in tests_in(match[1]), f"{match[1]} has no {match[2]}."
+        assert match[2] in names_in(match[1]), f"{match[1]} has no {match[2]}."
         assert match[2].split("::")[-1].startswith("test_")

@@ -27,7 +27,7 @@ def loader(manifest: Path, **options) -> AudioDataLoader:
 
 @dataclass(frozen=True)
 class Digits:
-    """A run, and the corpus it was trained on: it hears nearly all of `train`, and about a third of `test`."""
+    """A run, and the corpus it was trained on: it hears most of `train`, and hardly more than a guess of `test`."""
 
     run: Path
     corpus: Path
@@ -61,7 +61,7 @@ def digits(tmp_path_factory, worker_id) -> Digits:
 
 
 def train(folder: Path, minutes: float = 3.0, epochs: int = 32) -> Path:
-    """Corpus and run in a folder; half a minute on one processor."""
+    """Corpus and run in a folder; less than a minute on one processor."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     synthesize(folder / "corpus", kind="digits", minutes=minutes, variety=0.0, seed=3, workers=1)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sonosco_like.callbacks.directions import lower_is_better
+from sonosco_like.callbacks.directions import given_by_callbacks, lower_is_better
 from sonosco_like.callbacks.intervals import Every, epoch_is_over
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback, Moment
@@ -68,7 +68,8 @@ class ModelCheckpoint(AbstractCallback):
 
     def on_validation_end(self, moment: Moment) -> None:
         """Rank a measure of the validation, if it was this validation that computed it."""
-        is_other = isinstance(moment.result, Mapping) and self.monitor not in moment.result
+        computed = {*moment.result, *given_by_callbacks(moment.context)} if isinstance(moment.result, Mapping) else None
+        is_other = computed is not None and self.monitor not in computed
         if moment.error is None and not is_other and self._is_of_validation:
             self._rank(moment.context)
 

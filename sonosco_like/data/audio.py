@@ -77,7 +77,7 @@ def _read(path: str | Path, offset: float, duration: float | None) -> tuple[np.n
 def _open(path: str | Path) -> soundfile.SoundFile:
     try:
         return soundfile.SoundFile(str(path))
-    except soundfile.LibsndfileError as error:
+    except (soundfile.LibsndfileError, TypeError) as error:  # TypeError: a .raw file, which does not say what it holds
         raise DataError(_cannot_open(Path(path), error)) from None
 
 

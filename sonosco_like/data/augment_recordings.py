@@ -9,7 +9,6 @@ import functools
 from pathlib import Path
 
 import numpy as np
-import scipy.signal
 
 from sonosco_like.data.augment import WaveformAugmentation, check_range
 from sonosco_like.data.augment_waveform import mixed, power
@@ -78,7 +77,9 @@ class Reverberation(WaveformAugmentation):
         """The samples in the drawn room."""
         response_N = self._drawn_response(sample_rate, random)
         direct = int(np.argmax(np.abs(response_N)))
-        wet_N: Floats = scipy.signal.oaconvolve(samples_N, response_N)[direct : direct + len(samples_N)]
+        from scipy.signal import oaconvolve  # takes a second to import
+
+        wet_N: Floats = oaconvolve(samples_N, response_N)[direct : direct + len(samples_N)]
         loudness = power(wet_N)
         return wet_N * np.float32(np.sqrt(power(samples_N) / loudness) if loudness else 1.0)
 

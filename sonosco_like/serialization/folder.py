@@ -250,7 +250,12 @@ def read_state(folder: Path) -> dict[str, Node]:
         raise ConfigError([Problem(said, source=str(path))])
     if state["format"].value != str(FORMAT):
         raise ConfigError(
-            [Problem(f"is of format {state['format'].value}, this package reads {FORMAT}", source=str(path))]
+            [
+                Problem(
+                    f"is of format {state['format'].value}, this package reads {FORMAT}; update sonosco_like",
+                    source=str(path),
+                )
+            ]
         )
     return state
 

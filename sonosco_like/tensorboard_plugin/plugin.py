@@ -72,7 +72,7 @@ class TranscriptsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
         return _json(request, self._table(request).page())
 
     def _curves(self, request: Request) -> Response:
-        return _json(request, {"curves": self._table(request).curves()})
+        return _json(request, self._table(request).curves())
 
     def _csv(self, request: Request) -> Response:
         headers = [("Content-Disposition", "attachment; filename=transcripts.csv")]

@@ -55,13 +55,14 @@ class Table:
 
     def page(self) -> dict[str, Any]:
         """The rows that were asked for, and how many there are."""
-        lanes = [{"run": lane.run, "mode": lane.mode, "step": lane.step} for lane in self.lanes]
         rows = [self._row(name) for name in self._page_ids()]
-        return {"total": len(self._order), "all": len(self._first.utterances.ids), "lanes": lanes, "rows": rows}
+        counts = {"total": len(self._order), "all": len(self._first.utterances.ids)}
+        return {**counts, "lanes": self._about_lanes(), "rows": rows}
 
-    def curves(self) -> list[dict[str, list[float | None]]]:
+    def curves(self) -> dict[str, Any]:
         """The WER at every step of each utterance of the page, for each lane; needs the records of all steps."""
-        return [self._curves(lane, self._page_ids()) for lane in self.lanes]
+        ids = self._page_ids()
+        return {"lanes": self._about_lanes(), "curves": [self._curves(lane, ids) for lane in self.lanes]}
 
     def csv(self) -> str:
         """Every row that was asked for, on whatever page."""
@@ -136,6 +137,9 @@ class Table:
             return bool(wanted)
         texts = (utterances.ids[place], utterances.references[place], self._first.texts[place])
         return any(search in text.lower() for text in texts)
+
+    def _about_lanes(self) -> list[dict[str, Any]]:
+        return [{"run": lane.run, "mode": lane.mode, "step": lane.step} for lane in self.lanes]
 
     def _page_ids(self) -> list[str]:
         first, last = self._query.offset, self._query.offset + self._query.limit

@@ -12,6 +12,7 @@ from typing import Any
 from yaml.nodes import MappingNode, Node, ScalarNode
 
 from sonosco_like.errors import ConfigError, DataError, MissingPackageError, SonoscoError, StorageError, UsageError
+from sonosco_like.events import CallbackError
 from sonosco_like.serialization import Snapshot, dumps, files, loads, verify
 from sonosco_like.serialization.definition import serializable
 from sonosco_like.serialization.document import MAX_BYTES, parse
@@ -104,8 +105,10 @@ class Experiment:
                 entry.interrupted_by = self._prepare_and_train(train)
         except Exception as error:
             failure = self._failure or error  # the journal of a run that failed on a full disk fails as well
-            if trainer.global_step == begun_at and isinstance(failure, _MISTAKES):
-                raise failure from failure.__cause__
+            if trainer.global_step == begun_at and _is_mistake(failure):
+                if begun_at == 0:  # nothing was trained, so that the corrected config may have the folder
+                    (self.folder / CONFIG).unlink(missing_ok=True)
+                raise UsageError(str(failure)) from failure
             raise RunFailedError(self._said_of(failure)) from failure
         return entry.interrupted_by
 
@@ -190,6 +193,12 @@ def open_run(run: str | Path, overrides: Iterable[str] = (), into: Path | None =
     if newest is not None:
         experiment.trainer = changes.load()
     return experiment, experiment.trainer.global_step
+
+
+def _is_mistake(error: BaseException) -> bool:
+    """Whether the user asked for what cannot be; a callback may have been the one to find out."""
+    found = error.__cause__ if isinstance(error, CallbackError) else error
+    return isinstance(found, _MISTAKES)
 
 
 def _intact_final(folder: Path) -> Path | None:

@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -53,7 +53,8 @@ def journal(folder: Path, trainer: Any) -> Iterator[Entry]:
         raise
     finally:
         logging.getLogger().removeHandler(handler)
-        handler.close()
+        with suppress(OSError):  # on a full disk; what ended the run is worth more
+            handler.close()
 
 
 def _note(handler: logging.Handler, message: str, error: BaseException | None = None) -> None:

@@ -387,6 +387,7 @@ class ModelTrainer(Preparing, Recovering):
         if self.experiment is None or self.global_step == 0 or self.processes.size > 1:
             return
         path = self.experiment.checkpoints.path_of(self.global_step)
+        self.saver.wait()
         try:
             if not path.exists() and self._undo_batch():
                 self.write_checkpoint(path)

@@ -210,3 +210,16 @@ def test_the_environment_is_written_down(unbroken):
 
 def test_the_final_folder_can_be_loaded(unbroken):
     assert load(unbroken / "final").global_step == 30
+
+
+def test_a_mistake_found_at_the_start_leaves_the_folder_to_the_corrected_config(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    wrong = CONFIG.replace("PAUSE", "0.0").replace("callbacks:\n", "callbacks:\n  - {class: FreezeParameters}\n")
+    (tmp_path / "tiny.yaml").write_text(wrong)
+    assert run(["train", "--config", "tiny.yaml", "--run-dir", "run"]) == 2
+    said = capsys.readouterr().err
+    assert "'encoder.*' fits no parameter" in said
+    assert "resume" not in said
+    (tmp_path / "tiny.yaml").write_text(wrong.replace("FreezeParameters", "FreezeParameters, patterns: [layers.0.*]"))
+    assert run(["train", "--config", "tiny.yaml", "--run-dir", "run"]) == 0

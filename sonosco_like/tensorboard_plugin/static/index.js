@@ -83,7 +83,7 @@ async function loadRows(app) {
     notify(app, "");
     drawSide(app, new Set(["rows"]));
     app.table.wait(false);
-    if (app.table.lacksCurves()) app.table.addCurves((await fetchCurves()).curves);
+    if (app.table.lacksCurves()) app.table.addCurves(await fetchCurves());
   } catch (error) {
     if (isVoid(error)) return;
     app.table.wait(false);

@@ -79,6 +79,7 @@ export function makeTable(player) {
     node.classList.toggle("empty", !rows.length);
     drawPager(rows.length);
     mark();
+    player.refresh();
   }
 
   function drawPager(shown) {
@@ -119,7 +120,8 @@ export function makeTable(player) {
     lacksCurves: () => page.rows.some((row) => row.lanes.some((lane, place) => lane && !curves.has(keyOf(page.lanes[place], row.id)))),
     forgetCurves: () => curves.clear(),
     addCurves(found) {
-      found.forEach((byId, place) => Object.entries(byId).forEach(([id, curve]) => curves.set(keyOf(page.lanes[place], id), curve)));
+      found.curves.forEach((byId, place) =>
+        Object.entries(byId).forEach(([id, curve]) => curves.set(keyOf(found.lanes[place], id), curve)));
       drawRows();
     },
     redraw() { if (page) drawRows(); },
