@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
-from page_blocks import PAGES, REPOSITORY, Block, blocks_of
+from page_blocks import NOT_RUN, PAGES, REPOSITORY, Block, blocks_of
 from trained_runs import digits
 
 from sonosco_like import Experiment, ModelTrainer, loads
@@ -29,7 +29,8 @@ PARSED_ONLY = {
     ("docs/writing-a-callback.md", "callbacks"): "names a class that the page defines",
     ("docs/writing-a-model.md", "model"): "names a class that the page defines",
 }
-LANGUAGES = {"python", "yaml", "sh", ""}  # a fence without a language shows files and what programs print
+SHELL = ("sh", "console", "")  # a fence without a language shows files, commands and what they print
+LANGUAGES = {"python", "yaml", "json", "text", *SHELL}
 WITH_PYTHON = [page for page in PAGES if blocks_of(page, "python")]
 YAML = [block for page in PAGES for block in blocks_of(page, "yaml")]
 COMMAND = re.compile(r"^(?:\$ )?(?:sonosco|\S.* -m sonosco_like) (.+)$", re.MULTILINE)
@@ -57,6 +58,11 @@ def test_the_python_of_a_page_runs(page, workplace):
     command = [sys.executable, str(Path(__file__).with_name("page_blocks.py")), page]
     done = subprocess.run(command, cwd=workplace(page), capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+def test_python_that_is_not_run_is_rare():
+    texts = [block.text for page in PAGES for block in blocks_of(page, "python")]
+    assert sum(needed in text for needed in NOT_RUN for text in texts) <= 1
 
 
 def test_no_block_escapes_by_the_name_of_its_language():
@@ -117,7 +123,7 @@ def test_wrong_yaml_would_be_noticed(wrong):
 
 def commands_of(page: str) -> list[str]:
     """Arguments of `sonosco` in the blocks of a page; what follows two blanks is a remark."""
-    text = "\n".join(block.text.replace("\\\n", " ") for block in blocks_of(page, "sh", "", "console"))
+    text = "\n".join(re.sub(r"\s*\\\n\s*", " ", block.text) for block in blocks_of(page, *SHELL))
     return [re.split(r"\s{2,}|\s[>|#]|\s&&", line)[0] for line in COMMAND.findall(re.sub(r"(?m)^ +", "", text))]
 
 
@@ -167,7 +173,7 @@ def test_wrong_commands_would_be_noticed(wrong):
 def test_make_targets_that_pages_name_exist():
     makefile = (REPOSITORY / "Makefile").read_text()
     for page in PAGES:
-        text = "\n".join(block.text for block in blocks_of(page, "sh", "", "console"))
+        text = "\n".join(block.text for block in blocks_of(page, *SHELL))
         for target in re.findall(r"^(?:\$ )?make ([\w-]+)", text, re.MULTILINE):
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page}: there is no `make {target}`."
 
