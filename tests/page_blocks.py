@@ -43,12 +43,11 @@ def blocks_of(page: str, *languages: str) -> list[Block]:
 
 
 def run_page(page: str) -> None:
-    """Execute the Python of a page, or only compile it where it needs more than there is. Our public names are at hand.
+    """Execute the Python of a page, or only compile it where it needs more than there is.
 
     A traceback names the page and its line.
     """
     module = sys.modules["page"] = ModuleType("page")  # classes are looked up in the module they say they are from
-    exec("from sonosco_like import *", module.__dict__)
     for block in blocks_of(page, "python"):
         code = compile("\n" * (block.line - 1) + block.text, str(REPOSITORY / page), "exec")
         if not any(needed in block.text for needed in NOT_RUN):

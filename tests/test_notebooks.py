@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import nbclient
+import nbformat
 import pytest
-
-nbformat = pytest.importorskip("nbformat")
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
@@ -48,7 +48,6 @@ def test_a_notebook_tells_nothing_of_the_machine_it_was_run_on(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_runs(name):
-    nbclient = pytest.importorskip("nbclient")
     book = read(name)
     nbclient.NotebookClient(book, timeout=600, resources={"metadata": {"path": str(FOLDER)}}).execute()
     assert all(output.output_type != "error" for output in outputs_of(book))

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonosco_like.cli.train import import_modules, imports, manifests, overrides, own_data, prepare
+from sonosco_like.cli.train import (
+    import_modules,
+    imports,
+    leave_out_missing_data,
+    manifests,
+    overrides,
+    own_data,
+    prepare,
+)
 
 if TYPE_CHECKING:
     from sonosco_like.training import Experiment
@@ -37,8 +45,7 @@ def check(config: Path, overrides: tuple[str, ...], modules: tuple[str, ...], **
 
     own = own_data(manifests)
     experiment = read_experiment(config, [*overrides, *own])
-    if own:
-        experiment.corpus = None
+    leave_out_missing_data(experiment, manifests)
     _prepare_corpus(experiment)
     found = inspect_experiment(experiment)
     _print(found, sys.stdout.isatty())

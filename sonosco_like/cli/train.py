@@ -74,12 +74,11 @@ def train(
     if resume == "must":
         raise UsageError(f"There is no run to resume in {run_dir or 'a new folder'}.")
     experiment = read_experiment(config, [*overrides, *own])
-    if own:
-        experiment.corpus = None
+    leave_out_missing_data(experiment, manifests)
     folder = run_dir or Path("runs") / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}_{experiment.name}"
-    click.echo(f"run folder: {folder}")
+    _say(experiment, f"run folder: {folder}")
     prepare(experiment)
-    return _finish(experiment.start(folder), folder)
+    return _finish(experiment, experiment.start(folder), folder)
 
 
 def own_data(manifests: Mapping[str, Path | None]) -> list[str]:
@@ -88,20 +87,31 @@ def own_data(manifests: Mapping[str, Path | None]) -> list[str]:
     return [f"trainer.{name}_data_loader.dataset.manifest={path!r}" for name, path in given.items()]
 
 
+def leave_out_missing_data(experiment: Experiment, manifests: Mapping[str, Path | None]) -> None:
+    """With data of the user's own, the config's corpus is not made, and what it would be tested on is not there."""
+    if any(manifests.values()):
+        experiment.corpus = None
+        if manifests["test_manifest"] is None:
+            experiment.trainer.test_data_loader = None
+
+
 def continue_run(experiment: Experiment, step: int) -> int:
     """Train on, and say from where."""
-    click.echo(f"run folder: {experiment.folder}\nresumed from step {step}")
+    _say(experiment, f"run folder: {experiment.folder}\nresumed from step {step}")
     prepare(experiment)
-    return _finish(experiment.resume(), experiment.folder)
+    return _finish(experiment, experiment.resume(), experiment.folder)
 
 
 def prepare(experiment: Experiment) -> None:
-    """Say what happens on the console, and have the corpus made."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    if experiment.corpus is not None:
+    """Say what happens on the console, and have the corpus made: of several processes the first does both."""
+    processes = experiment.trainer.processes
+    level = logging.INFO if processes.is_first else logging.WARNING
+    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
+    if experiment.corpus is not None and processes.is_first:
         from sonosco_like.data.tools.progress import show_progress
 
         experiment.corpus.prepare(show_progress)
+    processes.wait()
 
 
 def import_modules(modules: tuple[str, ...]) -> None:
@@ -115,9 +125,15 @@ def import_modules(modules: tuple[str, ...]) -> None:
             raise UsageError(f"--import {module}: {error}.") from error
 
 
-def _finish(received: int, folder: Path) -> int:
+def _finish(experiment: Experiment, received: int, folder: Path) -> int:
     if received:
-        click.echo(f"interrupted by {signal.Signals(received).name}; continue with: sonosco resume {folder}")
+        name = signal.Signals(received).name
+        _say(experiment, f"interrupted by {name}; continue with: sonosco resume {folder}")
         return 128 + received
-    click.echo(f"done: {folder}")
+    _say(experiment, f"done: {folder}")
     return 0
+
+
+def _say(experiment: Experiment, message: str) -> None:
+    if experiment.trainer.processes.is_first:
+        click.echo(message)

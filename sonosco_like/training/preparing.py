@@ -45,14 +45,17 @@ class Preparing(Validating):
 
     @stage("build_model")
     def build_model(self, model: nn.Module) -> nn.Module:
+        """The model on its device, ready to learn."""
         return model.to(self._device).train()
 
     @stage("build_optimizer")
     def build_optimizer(self, parameters: Iterable[tuple[str, nn.Parameter]]) -> Any:
+        """The optimizer of the named parameters, frozen ones too."""
         return self.optimizer.build(parameters) if hasattr(self.optimizer, "build") else self.optimizer
 
     @stage("build_scheduler")
     def build_scheduler(self, optimizer: Any) -> Any:
+        """The schedule of an optimizer, if there is one."""
         return self.scheduler.build(optimizer) if hasattr(self.scheduler, "build") else self.scheduler
 
     def _listen(self) -> None:

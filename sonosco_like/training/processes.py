@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 from typing import Any
@@ -20,6 +21,7 @@ class Processes:
     def __init__(self) -> None:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not distributed.is_initialized():
             distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+            atexit.register(distributed.destroy_process_group)
         together = distributed.is_available() and distributed.is_initialized()
         self.size = distributed.get_world_size() if together else 1
         self.rank = distributed.get_rank() if together else 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+from abc import abstractmethod
+from pathlib import Path
 from typing import Any
 
 from sonosco_like.errors import SonoscoError
@@ -23,6 +25,10 @@ class NonFiniteLossError(SonoscoError):
 
 class Recovering(Validating):
     """The part of ModelTrainer that undoes a batch, and keeps what was good when a run fails."""
+
+    @abstractmethod
+    def write_checkpoint(self, path: Path) -> Path:
+        """Save the whole trainer as it is now."""
 
     def _is_usable(self, loss: float, batch: Any) -> bool:
         """Whether a loss can be learnt from; if not, what is configured for that has been done."""
@@ -73,3 +79,16 @@ class Recovering(Validating):
             self._validate_if_due()
             self.batch_unfinished = False
             fire(self.hooks, Moment(Event.BATCH_END.value, self, {"batch": None}))
+
+    def _save_last_good(self) -> None:
+        """After a failure: a checkpoint of the last batch that went well, if it can still be told."""
+        if self.experiment is None or self.global_step == 0 or self.processes.size > 1:
+            return
+        path = self.experiment.checkpoints.path_of(self.global_step)
+        self.saver.wait()
+        try:
+            if not path.exists() and self._undo_batch():
+                self.write_checkpoint(path)
+                logger.warning("The state after the last good batch was saved as %s.", path.name)
+        except (SonoscoError, OSError) as error:
+            logger.warning("The state after the last good batch could not be saved: %s", error)

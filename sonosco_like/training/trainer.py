@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from sonosco_like.errors import SonoscoError, UsageError
+from sonosco_like.errors import UsageError
 from sonosco_like.events import Duration, Event, Moment, Stop, fire, listen, stage
 from sonosco_like.metrics import Judged, RunningMeasures, describe, measure
 from sonosco_like.optim import AdamW
@@ -213,6 +213,7 @@ class ModelTrainer(Preparing, Recovering):
 
     @stage("training")
     def train(self) -> None:
+        """Epoch after epoch, until all are done or somebody stops it."""
         stop: Stop | None = None
         while stop is None and not self._finished():
             try:
@@ -229,6 +230,7 @@ class ModelTrainer(Preparing, Recovering):
 
     @stage("epoch")
     def train_epoch(self, epoch: int) -> None:
+        """Batch after batch; then what gradients are left over are used, and the epoch is validated."""
         if self.batches_done == 0:
             self.performance_measures.training.clear()
         self._finish_batch_of_failed_run()
@@ -266,6 +268,7 @@ class ModelTrainer(Preparing, Recovering):
 
     @stage("batch")
     def train_batch(self, batch: Any) -> None:
+        """Forward, loss, backward and step; measures, and a validation if one is due."""
         batch = to_device(batch, self._device)
         if self.processes.size > 1:
             self._network = self.processes.share_again(self.model, self._inference, self._network)
@@ -289,6 +292,7 @@ class ModelTrainer(Preparing, Recovering):
 
     @stage("fetch")
     def fetch(self, batches: Iterator[Any]) -> Any:
+        """The next batch, or None at the end of the epoch."""
         batch = next(batches, None)
         self._fetched = batch is not None
         self.epoch_read = batch is None
@@ -296,19 +300,23 @@ class ModelTrainer(Preparing, Recovering):
 
     @stage("forward")
     def forward(self, batch: Any) -> Any:
+        """What the model makes of a batch."""
         return self._network(inputs_of(batch))
 
     @stage("loss")
     def compute_loss(self, output: Any, batch: Any) -> Tensor:
+        """How far that is from what it should be."""
         loss: Tensor = self.loss(output, targets_of(batch))
         return loss
 
     @stage("backward")
     def backward(self, loss: Tensor) -> None:
+        """Gradients of the loss, added to those that wait for their step."""
         self._opt.backward(loss, self.accumulate_gradients)
 
     @stage("optimizer_step")
     def optimizer_step(self) -> None:
+        """New weights from the gradients of `accumulate_gradients` batches."""
         self._opt.unscale()
         self.clip_gradients()
         self._opt.step()
@@ -318,6 +326,7 @@ class ModelTrainer(Preparing, Recovering):
 
     @stage("clip_gradients")
     def clip_gradients(self) -> None:
+        """Limit the gradients, and measure their norm if somebody reads it."""
         norm = self._opt.clip(self.clip_grads, self.clip_values, self._norm_is_read)
         if norm is not None:
             self.performance_measures.training.add_mean("gradient_norm", norm, 1.0)
@@ -376,24 +385,12 @@ class ModelTrainer(Preparing, Recovering):
 
     @stage("checkpoint")
     def write_checkpoint(self, path: Path) -> Path:
+        """Hand the whole trainer, as it is now, to the saver; only the first process does."""
         self._gathered = self.processes.gather(as_plain_data(generator_states())) if self.processes.size > 1 else []
         self.rollbacks = 0
         if self.processes.is_first:
             self.saver.save(self, path)
         return path
-
-    def _save_last_good(self) -> None:
-        """After a failure: a checkpoint of the last batch that went well, if it can still be told."""
-        if self.experiment is None or self.global_step == 0 or self.processes.size > 1:
-            return
-        path = self.experiment.checkpoints.path_of(self.global_step)
-        self.saver.wait()
-        try:
-            if not path.exists() and self._undo_batch():
-                self.write_checkpoint(path)
-                logger.warning("The state after the last good batch was saved as %s.", path.name)
-        except (SonoscoError, OSError) as error:
-            logger.warning("The state after the last good batch could not be saved: %s", error)
 
     def state_dict(self) -> dict[str, Any]:
         """What training changed in the parts that are built, and in the random generators."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from sonosco_like.cli import run
 
@@ -54,6 +56,17 @@ def test_the_parts_of_a_model_add_up(config, capsys):
 def test_own_data_can_be_checked(config, capsys, tmp_path):
     assert run(["check", "--config", str(config), "--train", str(tmp_path / "noise" / "val.jsonl")]) == 0
     assert "2 batches per epoch, 4 utterances" in capsys.readouterr().out
+
+
+def test_with_own_data_the_test_set_of_the_config_need_not_be_there(config, capsys, tmp_path):
+    content = yaml.safe_load(config.read_text())
+    trainer = content["trainer"]
+    trainer["test_data_loader"] = copy.deepcopy(trainer["val_data_loader"])
+    trainer["test_data_loader"]["dataset"]["manifest"] = "nowhere.jsonl"
+    config.write_text(yaml.safe_dump(content))
+    assert run(["check", "--config", str(config)]) == 2
+    assert "nowhere.jsonl" in capsys.readouterr().err
+    assert run(["check", "--config", str(config), "--train", str(tmp_path / "noise" / "val.jsonl")]) == 0
 
 
 def test_all_problems_are_found_at_once(config, capsys):
