@@ -113,7 +113,7 @@ def main() -> None:
 def callbacks() -> dict[str, type]:
     """Every callback of the package that a config can name."""
     entries = REGISTRY.subclasses(AbstractCallback)
-    ours = (entry.target for entry in entries if entry.target.__module__.startswith("sonosco_like."))
+    ours = (entry.target for entry in entries if entry.target.__module__.startswith("sonosco_like.callbacks."))
     return {cls.__name__: cls for cls in ours if not is_abstract(cls)}
 
 

@@ -128,12 +128,13 @@ def _results_in(path: Path) -> list[Result]:
 
 def _print(evaluation: Evaluation, title: str, most_worst: int, comparison: Any) -> None:
     from rich.console import Console
+    from rich.text import Text
 
     from sonosco_like.evaluation.terminal import summary
 
     console = Console(highlight=False)
     for part in summary(evaluation, title, console.width, most_worst, comparison):
-        console.print(part)
+        console.print(part, soft_wrap=isinstance(part, (str, Text)))  # paths that are broken cannot be copied
 
 
 def _write(path: Path | None, text: str) -> None:

@@ -23,7 +23,7 @@ from sonosco_like.training.checkpoints import Checkpoints
 CALLBACKS = [
     entry.target
     for entry in REGISTRY.subclasses(AbstractCallback)
-    if entry.target.__module__.startswith("sonosco_like.") and not is_abstract(entry.target)
+    if entry.target.__module__.startswith("sonosco_like.callbacks.") and not is_abstract(entry.target)
 ]
 SETTINGS: dict[str, dict[str, Any]] = {  # so that a run of a few batches has something to hear
     "AllPredictionsSame": {"patience": 50},
