@@ -38,7 +38,7 @@ _DONE, _SOME_FAILED = 0, 1
     help="A folder for one file per recording, instead of printing.",
 )
 @click.option("--n-best", type=click.IntRange(1), help="So many readings of each piece, with scores; for JSON.")
-@click.option("--longest", type=float, help="Cut recordings into pieces of at most so many seconds. [15]")
+@click.option("--longest", type=float, help="Cut recordings into pieces of at most so many seconds. [8]")
 @click.option("--overlap", type=float, help="Seconds that pieces have in common where nobody pauses. [2]")
 @decoder_options
 @click.option("--device", help="Such as cpu or cuda:0; a GPU if there is one.")

@@ -45,7 +45,7 @@ class Piece:
 class Cutting:
     """How to cut: no piece has more than `longest` seconds; pieces without a pause between them share `overlap`."""
 
-    longest: float = 15.0
+    longest: float = 8.0
     overlap: float = 2.0
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from sonosco_like.inference.recogniser import TrainedRecogniser, load_recogniser
 from sonosco_like.inference.transcript import Segment, Transcript
 from sonosco_like.records import Hypothesis
 
-LONGEST = 15.0  # seconds of a piece, if the run does not say how long its utterances were
+LONGEST = 8.0  # seconds of a piece, if the run does not say how long its utterances were
 OVERLAP = 2.0  # seconds of two pieces without a pause between them; less if pieces are short
 
 
