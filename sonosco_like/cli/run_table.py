@@ -13,9 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from sonosco_like.errors import UsageError
+from sonosco_like.errors import ConfigError, UsageError
+from sonosco_like.serialization import loads
 
 _CONFIG, _METRICS, _STATUS = "config.yaml", "metrics.jsonl", "status.yaml"
 _NAME = re.compile(r"^name: (.*)$", re.MULTILINE)
@@ -151,8 +150,8 @@ def _name(config: Path) -> str:
     with config.open(encoding="utf-8", errors="replace") as file:
         found = _NAME.search(file.read(_HEAD))
     try:
-        return str(yaml.safe_load(found.group(1))) if found else config.parent.name
-    except yaml.YAMLError:
+        return str(loads(found.group(1), Any)) if found else config.parent.name
+    except ConfigError:
         return config.parent.name
 
 
@@ -177,10 +176,10 @@ def _yaml(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        content = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    except (OSError, yaml.YAMLError):
+        content: dict[str, Any] = loads(path.read_bytes(), dict[str, Any])
+    except (OSError, ConfigError):
         return {}
-    return content if isinstance(content, dict) else {}
+    return content
 
 
 def _as_int(value: Any) -> int | None:

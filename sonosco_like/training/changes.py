@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from sonosco_like.errors import ConfigError, Problem, UsageError
-from sonosco_like.serialization import dumps, files, restore
+from sonosco_like.serialization import dumps, files, loads, restore
 from sonosco_like.serialization.context import Reader
 from sonosco_like.serialization.document import MAX_BYTES, parse
 from sonosco_like.serialization.folder import GRAPH, open_tensors, read_state
@@ -120,9 +120,10 @@ def _recorded(folder: Path) -> list[tuple[int, list[str]]]:
     if not path.exists():
         return []
     try:
-        content = yaml.safe_load(files.read_file(path, MAX_BYTES)) or []
+        text = files.read_file(path, MAX_BYTES)
+        content: list[dict[str, Any]] = loads(text, list[dict[str, Any]]) if text.strip() else []
         return [(int(entry["step"]), [str(each) for each in entry["set"]]) for entry in content]
-    except (yaml.YAMLError, TypeError, KeyError, ValueError) as error:
+    except (TypeError, KeyError, ValueError) as error:  # a ConfigError is a ValueError
         said = f"{path} is not a list of changes, each with `step` and `set`: {error}. Repair it, or remove it."
         raise UsageError(said) from error
 

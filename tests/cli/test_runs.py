@@ -168,3 +168,12 @@ def test_hundreds_of_runs_are_listed_without_torch(folder, tmp_path, run_python)
     done = run_python(code)
     assert done.stdout.splitlines()[-1] == "0 False", done.stderr
     assert len(done.stdout.splitlines()) == 302
+
+
+def test_a_folder_of_a_strangers_can_at_worst_have_empty_columns(tmp_path):
+    folder = make_run(tmp_path / "run")
+    (folder / "status.yaml").write_text("[" * 200_000)
+    (folder / "environment.yaml").write_text("started: !!python/object/apply:os.getcwd []\n")
+    (folder / "config.yaml").write_text(f"class: Experiment\nname: {'[' * 4000}\n")
+    found = read_run(folder, held=set())
+    assert (found.name, found.step) == ("run", 15)

@@ -56,6 +56,8 @@ def test_calls_from_python_say_nothing(capsys):
 
 @pytest.mark.parametrize("total", [0, None])
 def test_nothing_to_do_is_no_division_by_zero(total, monkeypatch):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
     with show_progress("reading", total, "files") as advance:
         advance(0)
+    assert stream.getvalue() == "reading: 0 files\n"
