@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -19,7 +20,7 @@ from sonosco_like.training.saving import CheckpointSaver
 
 
 class TrainerParts:
-    """The attributes of ModelTrainer that Preparing, Validating and Recovering use; it alone gives them values.
+    """The attributes of ModelTrainer that the parts of it use; it alone gives them values.
 
     `_network` is what learns: the model, compiled and shared among processes where that is wanted. `_inference` is the
     same without the sharing.
@@ -65,6 +66,8 @@ class TrainerParts:
     _stop: Stop | None
     _fetched: bool
     _validated_at: int
+    _gathered: list[Any]
+    _checkpoint_asked: Path | Literal[True] | None
     _listening: bool
     _norm_is_read: bool
     _vocabulary: Any

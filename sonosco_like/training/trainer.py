@@ -19,10 +19,9 @@ from sonosco_like.optim import AdamW
 from sonosco_like.serialization import serializable, state
 from sonosco_like.training.averaging import WeightAverage
 from sonosco_like.training.batches import describe_batch, inputs_of, targets_of, to_device, weight_of
+from sonosco_like.training.checkpointing import Checkpointing
 from sonosco_like.training.measures import PerformanceMeasures
-from sonosco_like.training.preparing import Preparing
 from sonosco_like.training.processes import Processes
-from sonosco_like.training.randomness import as_plain_data, from_plain_data, generator_states, restore_generators
 from sonosco_like.training.recovering import Recovering
 from sonosco_like.training.saving import CheckpointSaver
 
@@ -30,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 @serializable
-class ModelTrainer(Preparing, Recovering):
+class ModelTrainer(Checkpointing, Recovering):
     """Trains a model on batches and tells its callbacks about it.
 
     Any `nn.Module` and any iterable of batches will do. Our own models and loaders are saved with the trainer and
@@ -110,9 +109,9 @@ class ModelTrainer(Preparing, Recovering):
         self._listening = self._norm_is_read = False
         self._vocabulary = None
         self._predictions = []
-        self._gathered: list[Any] = []
+        self._gathered = []
         self._cheap_metrics: list[Callable[..., Any]] = []
-        self._checkpoint_asked: Path | Literal[True] | None = None
+        self._checkpoint_asked = None
         self._validated_at = -1
         self._clock = 0.0
 
@@ -375,52 +374,6 @@ class ModelTrainer(Preparing, Recovering):
                     callback.close()
                 except Exception:
                     logger.exception("%s failed in close().", type(callback).__name__)
-
-    # Checkpoints, and the state they hold beside the fields
-
-    def _write_checkpoint_if_asked(self) -> None:
-        asked, self._checkpoint_asked = self._checkpoint_asked, None
-        if asked is not None:
-            self.write_checkpoint(self.experiment.checkpoints.path_of(self.global_step) if asked is True else asked)
-
-    @stage("checkpoint")
-    def write_checkpoint(self, path: Path) -> Path:
-        """Hand the whole trainer, as it is now, to the saver; only the first process does."""
-        self._gathered = self.processes.gather(as_plain_data(generator_states())) if self.processes.size > 1 else []
-        self.rollbacks = 0
-        if self.processes.is_first:
-            self.saver.save(self, path)
-        return path
-
-    def state_dict(self) -> dict[str, Any]:
-        """What training changed in the parts that are built, and in the random generators."""
-        if self._optimization is None:
-            return {}
-        others = [from_plain_data(plain) for plain in self._gathered[1:]]
-        return {
-            "optimization": self._optimization.state_dict(),
-            "measures": self.performance_measures.state_dict(),
-            "validated_at": self._validated_at,
-            "generators": [generator_states(), *others],
-        }
-
-    def load_state_dict(self, content: dict[str, Any]) -> None:
-        """Continue from what `state_dict` gave."""
-        self._build()
-        self._opt.load_state_dict(content["optimization"])
-        self.performance_measures.load_state_dict(content["measures"])
-        self._validated_at = content["validated_at"]
-        generators = content["generators"]
-        if len(generators) != self.processes.size:
-            logger.warning(
-                "This was saved by %d processes and is continued by %d: the run is not the one it would have been.",
-                len(generators), self.processes.size,
-            )  # fmt: skip
-        restore_generators(generators[self.processes.rank % len(generators)])
-
-    def original_fields(self) -> dict[str, Any]:
-        """What fields held before the parts were built from them; this is what is written to YAML."""
-        return self._original_fields
 
 
 def _interval(test_step: int | str | None) -> Duration | None:
