@@ -67,7 +67,7 @@ class TensorReader:
     def __init__(self, path: Path) -> None:
         try:
             file: Any = safe_open(path, framework="pt")
-        except (SafetensorError, OSError) as error:
+        except (SafetensorError, OSError, RuntimeError) as error:  # torch opens it a second time: RuntimeError
             raise StorageError(f"{path} is not a safetensors file: {error}.") from error
         self._file = file
         self._names = set(file.keys())

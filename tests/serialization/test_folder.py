@@ -9,6 +9,7 @@ from torch import nn
 from sonosco_like import load, save, serializable, state
 from sonosco_like.errors import StorageError
 from sonosco_like.serialization import Snapshot
+from sonosco_like.serialization.tensors import TensorReader, TensorWriter
 
 
 @serializable
@@ -100,3 +101,20 @@ def test_a_folder_that_cannot_be_written_is_a_storage_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StorageError, match="could not be written"):
         save(Tiny(), tmp_path / "file" / "step-1")
+
+
+def test_a_tensor_file_that_goes_between_two_looks_at_it_is_a_storage_error(tmp_path, monkeypatch):
+    """The reader of safetensors opens a file twice; a save of another process may come between."""
+    path = tmp_path / "t.safetensors"
+    writer = TensorWriter()
+    writer.add(["weight"], torch.ones(3))
+    writer.write(path)
+    from_file = torch.UntypedStorage.from_file
+
+    def from_file_that_is_gone(*args, **kwargs):
+        path.unlink()
+        return from_file(*args, **kwargs)
+
+    monkeypatch.setattr(torch.UntypedStorage, "from_file", from_file_that_is_gone)
+    with pytest.raises(StorageError, match="No such file"):
+        TensorReader(path)
