@@ -35,7 +35,11 @@ def shift_relative(scores_BHTP: Tensor) -> Tensor:
 
 
 class RelativeAttention(nn.Module):
-    """Multi-head self-attention that knows how far apart two frames are, not where they are (Dai et al. 2019)."""
+    """Multi-head self-attention that knows how far apart two frames are, not where they are (Dai et al. 2019).
+
+    It begins almost silent: at full strength the untrained attention adds the same mean of the whole utterance to every
+    frame, in which CTC cannot find an alignment on small data (`docs/models.md` has the numbers).
+    """
 
     def __init__(self, size: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -45,6 +49,7 @@ class RelativeAttention(nn.Module):
         self.content_bias = nn.Parameter(torch.zeros(heads, 1, size // heads))
         self.position_bias = nn.Parameter(torch.zeros(heads, 1, size // heads))
         self.output = nn.Linear(size, size)
+        nn.init.xavier_uniform_(self.output.weight, gain=0.01)
         self.drop = nn.Dropout(dropout)
 
     def forward(self, frames_BSD: Tensor, positions_PD: Tensor, mask_BS: Tensor) -> Tensor:
