@@ -52,8 +52,13 @@ test-quick: install
 test-all: lint types  ## as test, with the slow tests too
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-bench: install  ## measure: ratios against the bare tools, printed as tables
-	$(BIN)/python -m benchmarks
+# The frameworks that we are measured against are an extra that nothing else needs; BENCH='step --quick' is passed on.
+$(VENV)/.installed-bench: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@touch $@
+
+bench: $(VENV)/.installed-bench  ## measure, against the bare tools and other frameworks; one table
+	$(BIN)/python -m benchmarks $(BENCH)
 
 docs: install  ## build the documentation into site/; warnings are errors
 	$(BIN)/mkdocs build --strict --quiet

@@ -17,7 +17,15 @@ EXTRAS = {
     "wandb": ["wandb>=0.17"],
     "mlflow": ["mlflow-skinny>=2.14"],
     "docs": ["mkdocs>=1.6"],
-    "bench": ["lhotse>=1.24", "urllib3", "threadpoolctl>=3"],
+    "bench": [
+        "lhotse>=1.24",
+        "lightning>=2.4",
+        "psutil>=5.9",
+        "pytorch-accelerated>=0.1.49",
+        "pytorch-ignite>=0.5",
+        "threadpoolctl>=3",
+        "urllib3",
+    ],
     "dev": [
         "flask>=3",
         "flask-cors>=5",

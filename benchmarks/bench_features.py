@@ -9,6 +9,7 @@ wall, which needs a quiet machine. Other tools are measured if they are installe
 from __future__ import annotations
 
 import importlib.util
+import sys
 import tempfile
 import time
 import warnings
@@ -24,6 +25,10 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.results import Row, report
+from benchmarks.timing import turns
 from sonosco_like.data.augment import WaveformAugmentation, utterance_random
 from sonosco_like.data.augment_features import SpecAugment
 from sonosco_like.data.augment_recordings import NoiseFiles, Reverberation
@@ -41,13 +46,14 @@ from sonosco_like.torchaudio_import import import_torchaudio
 
 RATE, MELS = 16000, 80
 FLOOR = 1.1920929e-07
+OURS = "sonosco_like LogMel"
 Extract = Callable[[list[Tensor]], object]
 
 
 def log_mels() -> dict[str, Extract]:
     """The same features by each tool that is here; ours first."""
-    tools: dict[str, Extract] = {"sonosco_like LogMel": LogMel(mels=MELS), **_torchaudio()}
-    for package, make in {"librosa": _librosa, "lhotse": _lhotse, "kaldi_native_fbank": _native}.items():
+    tools: dict[str, Extract] = {OURS: LogMel(mels=MELS), **_torchaudio()}
+    for package, make in OTHERS.items():
         if importlib.util.find_spec(package):
             tools.update(make())
     return tools
@@ -109,11 +115,16 @@ def _native() -> dict[str, Extract]:
     return {"kaldi-native-fbank": lambda waveforms: [extract(waveform_N) for waveform_N in waveforms]}
 
 
+OTHERS: dict[str, Callable[[], dict[str, Extract]]] = {
+    "librosa": _librosa, "lhotse": _lhotse, "kaldi_native_fbank": _native,
+}  # fmt: skip
+
+
 def measured(jobs: Mapping[str, Callable[[], object]], seconds: float, threads: int = 1) -> dict[str, float]:
     """Microseconds per second of audio of each job: the best of repeats that take turns."""
     clock = time.process_time if threads == 1 else time.perf_counter
     best = dict.fromkeys(jobs, float("inf"))
-    repeats = 15 if seconds > 20 else 80
+    repeats = turns(15 if seconds > 20 else 80)
     for repeat in range(repeats + 1):
         for name, job in jobs.items():
             start = clock()
@@ -135,11 +146,19 @@ def compare_features(waveforms: list[Tensor]) -> Table:
                 torch.set_num_threads(threads)
                 jobs = {tool: partial(extract, batch) for tool, extract in log_mels().items()}
                 columns.append(measured(jobs, sum(map(len, batch)) / RATE, threads))
+            report_fastest(f"log-mel of {name}, {threads} thread{'s' * (threads > 1)}", columns[-1])
     for tool in columns[0]:
-        ours = [column["sonosco_like LogMel"] for column in columns]
+        ours = [column[OURS] for column in columns]
         cells = [f"{column[tool]:.0f} ({column[tool] / base:.2f})" for column, base in zip(columns, ours, strict=True)]
         table.add_row(tool, *cells)
     return table
+
+
+def report_fastest(what: str, found: dict[str, float]) -> None:
+    """Ours beside the fastest of the others."""
+    others = {tool: microseconds for tool, microseconds in found.items() if tool != OURS}
+    fastest = min(others, key=others.__getitem__)
+    report(Row(what, found[OURS] / others[fastest], f"{fastest}, the fastest of {len(others)}", goal=1.0))
 
 
 def augmentations(folder: Path) -> dict[str, WaveformAugmentation]:
@@ -182,6 +201,8 @@ def cost_of_augmentations(waveforms: list[Tensor], folder: Path) -> Table:
     table = Table("16 utterances, one thread", "µs per second of audio", "ratio to LogMel", title="Augmentations")
     for name, microseconds in found.items():
         table.add_row(name, f"{microseconds:.0f}", f"{microseconds / found['LogMel']:.2f}")
+        if name != "LogMel":
+            report(Row(f"{name}, 16 utterances", microseconds / found["LogMel"], "LogMel of the same"))
     return table
 
 
@@ -193,6 +214,9 @@ def main() -> None:
     waveforms = [torch.from_numpy(0.1 * random.standard_normal(round(s * RATE), dtype=np.float32)) for s in lengths]
     console = Console(width=150)
     console.print(compare_features(waveforms))
+    for package in OTHERS:
+        if not importlib.util.find_spec(package):
+            report(Row(f"log-mel by {package}", "not installed"))
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         console.print(cost_of_augmentations(waveforms, Path(folder)))

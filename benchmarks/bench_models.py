@@ -9,13 +9,19 @@ interleaved, the fastest of each counts.
 from __future__ import annotations
 
 import importlib
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.results import Row, report
+from benchmarks.timing import turns
 from sonosco_like.models import LAS, TDS, Conformer, DeepSpeech2, Recogniser
 from sonosco_like.models.recurrent import Bidirectional
 from sonosco_like.records import Batch
@@ -76,6 +82,7 @@ def others(batch: Batch) -> dict[str, Run]:
         crdnn = importlib.import_module("speechbrain.lobes.models.CRDNN").CRDNN
         lstm = importlib.import_module("speechbrain.nnet.RNN").LSTM
     except ImportError:
+        report(Row("forward + backward: SpeechBrain CRDNN", "not installed"))
         return runs
     block = crdnn(
         input_size=FEATURES, cnn_channels=(16, 32), time_pooling=True, time_pooling_size=4,
@@ -106,7 +113,7 @@ def bidirectional_runs(frames: int, size: int, hidden_size: int) -> dict[str, Ru
 def measure(runs: dict[str, Run]) -> dict[str, float]:
     """The fastest CPU seconds of each, forward and backward, taken in turns."""
     best = dict.fromkeys(runs, float("inf"))
-    for _ in range(REPEATS + 1):
+    for _ in range(turns(REPEATS) + 1):
         for name, run in runs.items():
             begin = time.process_time()
             torch.autograd.backward(run())
@@ -115,12 +122,14 @@ def measure(runs: dict[str, Run]) -> dict[str, float]:
 
 
 def print_table(title: str, seconds: dict[str, float], audio: float | None = None) -> None:
-    """Times relative to the first row."""
+    """Times relative to the first row, printed and reported."""
     reference = next(iter(seconds.values()))
     print(f"\n{title}")
     for name, value in seconds.items():
         rate = f"{audio / value:8.0f} s of audio per CPU s" if audio else ""
         print(f"  {name:45s} {value / reference:6.2f} x {rate}")
+    first, *names = seconds
+    report(*(Row(f"{title}: {name}", seconds[name] / reference, first) for name in names))
 
 
 def main() -> None:

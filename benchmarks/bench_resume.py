@@ -19,7 +19,8 @@ import soundfile
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.timing import print_ratios, take_turns
+from benchmarks.results import Row, report, report_ratio
+from benchmarks.timing import print_ratios, take_turns, turns
 from sonosco_like.data.dataset import AudioDataset
 from sonosco_like.data.features import LogMel
 from sonosco_like.data.loader import AudioDataLoader
@@ -27,6 +28,7 @@ from sonosco_like.data.sampling import BucketSampler
 from sonosco_like.data.text import Alphabet
 
 EARLY, LATE = 10, 1_000_000
+AS_FAST = 1.1  # what two equal times may differ by
 
 
 def write_manifest(folder: Path, rows: int) -> Path:
@@ -72,22 +74,30 @@ def main() -> None:
     late = min(LATE, options.rows - 5)
     with tempfile.TemporaryDirectory() as temporary:
         manifest = write_manifest(Path(temporary), options.rows)
-        whole = [(first_batch_at(manifest, EARLY), first_batch_at(manifest, late)) for _ in range(options.repeats)]
+        whole = [
+            (first_batch_at(manifest, EARLY), first_batch_at(manifest, late)) for _ in range(turns(options.repeats))
+        ]
         loader = make_loader(manifest)
         loader.set_epoch(3)
         early, far = f"at batch {EARLY}", f"at batch {late:,}"
         print(f"{options.rows:,} rows, {len(loader):,} batches; manifest, plan and first batch:")
-        print_ratios({early: min(pair[0] for pair in whole), far: min(pair[1] for pair in whole)}, early)
+        seconds = {early: min(pair[0] for pair in whole), far: min(pair[1] for pair in whole)}
+        print_ratios(seconds, early)
+        report_ratio("manifest, plan and first batch of a resume", seconds, far, early, goal=AS_FAST)
 
         def at(position: int) -> None:
             loader.seek(position)
             next(iter(loader))
 
         print("the place and the first batch alone, in a process that has the manifest open:")
-        print_ratios(take_turns({early: lambda: at(EARLY), far: lambda: at(late)}), early)
+        seconds = take_turns({early: lambda: at(EARLY), far: lambda: at(late)})
+        print_ratios(seconds, early)
+        report_ratio("place and first batch of a resume", seconds, far, early, goal=AS_FAST)
         sample = 200
         each = seconds_to_pass_over(loader, sample) / sample
         print(f"passing over {late:,} batches instead: about {each * late / 60:.0f} minutes")
+        what = f"passing over {late:,} batches instead, from {sample} of them"
+        report(Row(what, each * late / seconds[far], "place and first batch"))
 
 
 if __name__ == "__main__":

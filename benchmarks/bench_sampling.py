@@ -7,14 +7,21 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.results import Row, report
+from benchmarks.timing import turns
 from sonosco_like.data.sampling import BucketSampler
 
 REPEATS = 5
+OURS = {"10 buckets": 10, "50 buckets": 50}
 
 
 def librispeech_like(count: int) -> np.ndarray:
@@ -62,14 +69,14 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=300.0)
     options = parser.parse_args()
     lengths = librispeech_like(options.utterances)
-    ways = {"random order": at_random, "sorted": all_sorted, "10 buckets": bucketed(10), "50 buckets": bucketed(50)}
+    ways = {"random order": at_random, "sorted": all_sorted, **{name: bucketed(size) for name, size in OURS.items()}}
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     found = {}
-    for epoch in range(REPEATS):
+    for epoch in range(turns(REPEATS)):
         for name, way in ways.items():
-            begin = time.perf_counter()
+            begin = time.process_time()
             found[name] = way(lengths, options.budget, epoch)
-            seconds[name].append(time.perf_counter() - begin)
+            seconds[name].append(time.process_time() - begin)
     speech = float(lengths.sum())
     print(f"{len(lengths):,} utterances, {speech / 3600:.0f} h, {options.budget:g} s a batch")
     print(f"{'':14}{'padding':>9}{'budget used':>13}{'cost ratio':>12}{'plan s':>8}")
@@ -77,6 +84,16 @@ def main() -> None:
         full = batches * options.budget
         line = f"{1 - speech / padded:9.1%}{padded / full:13.1%}{full / speech:12.3f}{min(seconds[name]):8.2f}"
         print(f"{name:14}{line}")
+        report(
+            Row(f"{name}: padding", 100 * (1 - speech / padded), "whole batches", 5.0 if name in OURS else None, "%")
+        )
+        if name in OURS:
+            planned = min(seconds[name]) / min(seconds["sorted"])
+            report(
+                Row(f"{name}: budget used", 100 * padded / full, "full batches", 98.0, "%", at_least=True),
+                Row(f"{name}: batches of an epoch", full / speech, "least possible"),
+                Row(f"{name}: planning an epoch", planned, "filling batches in order"),
+            )
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.results import report_ratio
 from benchmarks.timing import print_ratios, take_turns
 from sonosco_like import load, save, serializable
 
@@ -72,6 +73,7 @@ def main() -> None:
         size = sum(tensor.nbytes for tensor in tensors.values())
         print(f"{size / 1e6:.0f} MB in {len(tensors)} tensors; at most 1.10 x wanted")
         print_ratios(seconds, "save_file + fsync")
+        report_ratio(f"checkpoint of {size / 1e6:.0f} MB", seconds, "ours, save", "save_file + fsync", goal=1.1)
         load(folder / "ours")
     finally:
         shutil.rmtree(folder)

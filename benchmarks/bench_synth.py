@@ -7,6 +7,7 @@ process. Run it on a machine that does nothing else.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,6 +17,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.results import Row, report
+from benchmarks.timing import turns
 from sonosco_like.data.corpora.espeak import Espeak, Prosody
 from sonosco_like.data.corpora.grammar import draw_text
 from sonosco_like.data.corpora.recording import SAMPLE_RATE, draw_recording
@@ -44,7 +49,7 @@ def step_seconds(folder: Path) -> dict[str, float]:
             "room, microphone, noise": lambda n: recording.record(voices[n], random),
             "FLAC file": lambda n: write_flac(folder / f"{n}.flac", recorded[n]),
         }
-        for _ in range(REPEATS):
+        for _ in range(turns(REPEATS)):
             for name, step in steps.items():
                 start = time.process_time()
                 for number in range(UTTERANCES):
@@ -75,6 +80,8 @@ def main() -> None:
         table = Table("step", "audio per CPU second", "share of all")
         for step, spent in steps.items():
             table.add_row(step, f"{1 / spent:,.0f} s", f"{spent / whole:.0%}")
+            if spent != whole:
+                report(Row(f"synthetic speech: {step}", spent / whole, "whole speakers"))
         console.print(table)
         table = Table("processes", f"wall time of {MINUTES:.0f} minutes", "times as fast as one")
         counts = [1, *range(2, (os.cpu_count() or 1) + 1)]
@@ -82,6 +89,10 @@ def main() -> None:
         for count, wall in walls.items():
             table.add_row(str(count), f"{wall:.1f} s", f"{walls[1] / wall:.2f}")
         console.print(table)
+        what = f"{MINUTES:.0f} minutes of synthetic speech, {counts[-1]} processes"
+        report(
+            Row(what, walls[counts[-1]], goal=60.0, unit="s"), Row(what, walls[counts[-1]] / walls[1], "one process")
+        )
 
 
 if __name__ == "__main__":

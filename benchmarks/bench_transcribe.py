@@ -20,7 +20,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.timing import print_ratios
+from benchmarks.results import Row, report
+from benchmarks.timing import print_ratios, turns
 from sonosco_like.data import Alphabet, BucketSampler, load_audio
 from sonosco_like.data.features import LogMel
 from sonosco_like.data.normalization import UtteranceNormalization
@@ -94,12 +95,15 @@ def processor_seconds(work: Callable[[], object]) -> float:
 
 def compare(title: str, minutes: float, candidates: dict[str, Callable[[], object]], repeats: int = 5) -> None:
     """Print processor times and the real-time factor; the ratio is the median of those of interleaved rounds."""
-    rounds = [{name: processor_seconds(work) for name, work in candidates.items()} for _ in range(repeats + 1)][1:]
+    rounds = [{name: processor_seconds(work) for name, work in candidates.items()} for _ in range(turns(repeats) + 1)][
+        1:
+    ]
     medians = {name: statistics.median(each[name] for each in rounds) for name in candidates}
     ratio = statistics.median(each["transcribe"] / each[BARE] for each in rounds)
     print(f"{title}, {minutes:.1f} minutes of audio")
     print_ratios(medians, BARE)
     print(f"median ratio of the rounds {ratio:.2f} x; real-time factor {medians['transcribe'] / (60 * minutes):.4f}\n")
+    report(Row(f"transcribing {title}", ratio, "bare loop over features, model and decoder", goal=1.1))
 
 
 def main() -> None:

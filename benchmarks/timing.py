@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable
+
+QUICK = "SONOSCO_BENCHMARK_QUICK"
+
+
+def turns(repeats: int) -> int:
+    """How often to repeat: once in a quick run, which tries whether a benchmark works and gives no numbers to keep."""
+    return 1 if QUICK in os.environ else repeats
 
 
 def take_turns(
@@ -16,7 +24,7 @@ def take_turns(
     to the machine counts less.
     """
     times: dict[str, list[float]] = {name: [] for name in candidates}
-    for turn in range(repeats + 1):
+    for turn in range(turns(repeats) + 1):
         for name, candidate in candidates.items():
             start = clock()
             measured = candidate()
