@@ -4,7 +4,6 @@ This file is the public surface; everything it offers is fetched when it is firs
 """
 
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from sonosco_like.serialization.registry import REGISTRY
@@ -47,6 +46,8 @@ def _import_catalog() -> None:
 
 
 def _import_plugins() -> None:
+    from importlib.metadata import entry_points  # it takes as long to import as all the rest of this file
+
     for plugin in entry_points(group="sonosco_like.plugins"):
         plugin.load()
 

@@ -7,7 +7,9 @@ Layer 0. Shape suffixes, used in the whole package:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -62,8 +64,10 @@ class Batch:
         """The same batch in page-locked memory; the name is the one `DataLoader(pin_memory=True)` calls."""
         return self._map(lambda tensor: tensor.pin_memory())
 
-    def _map(self, change) -> Batch:  # type: ignore[no-untyped-def]
-        moved = {f.name: change(value) for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)}
+    def _map(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        moved: dict[str, Any] = {
+            f.name: change(value) for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)
+        }
         return replace(self, **moved)
 
 

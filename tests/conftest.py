@@ -30,7 +30,7 @@ def run_python():
 
     def run(code: str, **options) -> subprocess.CompletedProcess:
         return subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False, **options
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False, **options
         )
 
     return run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -26,11 +25,9 @@ class Shares(Sums):
         """Hand out one share only."""
         self.rank, self.size_of_world = rank, world_size
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for position in range(self.position, self.batches):
-            self.position = position + 1
-            yield batch_of(self.epoch, position * self.size_of_world + self.rank, last=position == self.batches - 1)
-        self.position = 0
+    def batch(self, epoch: int, position: int) -> tuple[Tensor, Tensor]:
+        """The batch at a place of this process's share."""
+        return batch_of(epoch, position * self.size_of_world + self.rank, last=position == self.batches - 1)
 
 
 def batch_of(epoch: int, number: int, last: bool) -> tuple[Tensor, Tensor]:
@@ -64,6 +61,7 @@ class Witness(AbstractCallback):
             "measures": dict(context.performance_measures),
             "weights": torch.cat([each.detach().flatten() for each in context.model.parameters()]).tolist(),
             "drawn": torch.rand(()).item(),
+            "folder": context.experiment.folder.name,
         }
         path = Path(self.folder) / f"epoch-{context.epoch}-rank-{context.processes.rank}.json"
         path.write_text(json.dumps(seen))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -12,11 +11,11 @@ from pathlib import Path
 
 import click
 import pytest
+from command_lines import check_command
 from page_blocks import NOT_RUN, PAGES, REPOSITORY, Block, blocks_of
 from trained_runs import digits
 
 from sonosco_like import Experiment, ModelTrainer, loads
-from sonosco_like.cli import sonosco
 from sonosco_like.errors import ConfigError
 from sonosco_like.serialization.document import MappingNode, parse
 
@@ -125,26 +124,6 @@ def commands_of(page: str) -> list[str]:
     """Arguments of `sonosco` in the blocks of a page; what follows two blanks is a remark."""
     text = "\n".join(re.sub(r"\s*\\\n\s*", " ", block.text) for block in blocks_of(page, *SHELL))
     return [re.split(r"\s{2,}|\s[>|#]|\s&&", line)[0] for line in COMMAND.findall(re.sub(r"(?m)^ +", "", text))]
-
-
-def check_command(line: str) -> None:
-    """Raise if a command, one of its options, or the number of its arguments is wrong; nothing is run."""
-    command: click.Command = sonosco
-    context, words = click.Context(sonosco), shlex.split(line)
-    words = words[1:] if words[0] == "--debug" else words
-    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
-        _, command, words = command.resolve_command(context, words)
-        context = click.Context(command, parent=context)
-    values, left, _ = command.make_parser(context).parse_args(args=list(words))
-    if isinstance(command, click.Group) or "help" in values:
-        return
-    assert not left, f"{line!r} has more arguments than the command takes: {left}"
-    for parameter in command.params:
-        value = values.get(parameter.name)
-        given = isinstance(value, str | int) or (isinstance(value, list | tuple) and len(value) > 0)
-        assert given or not parameter.required, f"{line!r} leaves out {parameter.name}"
-        if given and isinstance(value, str) and isinstance(parameter.type, click.Choice):
-            parameter.type.convert(value, parameter, context)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)])

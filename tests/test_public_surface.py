@@ -14,6 +14,7 @@ NAMES = [
 
 COMMANDS = {
     "check": ["--config", "--help", "--import", "--set", "--test", "--train", "--val"],
+    "completion": ["--help", "SHELL"],
     "data an4": ["--force", "--help", "--seed", "--source", "FOLDER"],
     "data common-voice": ["--force", "--help", "--language", "--seed", "--source", "FOLDER"],
     "data librispeech": ["--force", "--help", "--part", "--seed", "--source", "FOLDER"],

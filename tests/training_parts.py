@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import torch
+from placed_batches import PlacedBatches
 from torch import Tensor, nn
 
 from sonosco_like import serializable, state
@@ -36,40 +36,16 @@ def squared_error(output: Tensor, target: Tensor) -> Tensor:
 
 
 @serializable
-class Sums:
-    """Batches that are a pure function of (epoch, position); the last one is smaller."""
+class Sums(PlacedBatches):
+    """Numbers and their sums; the last batch is smaller."""
 
-    batches: int = 5
     size: int = 4
 
-    def __post_init__(self) -> None:
-        self.epoch = 0
-        self.position = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Go to an epoch."""
-        if epoch != self.epoch:
-            self.epoch, self.position = epoch, 0
-
-    def seek(self, position: int) -> None:
-        """Go to a batch."""
-        self.position = position
-
-    def state_dict(self) -> dict[str, int]:
-        """The position."""
-        return {"epoch": self.epoch, "position": self.position}
-
-    def load_state_dict(self, content: dict[str, int]) -> None:
-        """Go to a position."""
-        self.epoch, self.position = content["epoch"], content["position"]
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for position in range(self.position, self.batches):
-            generator = torch.Generator().manual_seed(1000 * self.epoch + position)
-            inputs = torch.randn(3 if position == self.batches - 1 else 8, self.size, generator=generator)
-            self.position = position + 1
-            yield inputs, inputs.sum(1, keepdim=True)
-        self.position = 0
+    def batch(self, epoch: int, position: int) -> tuple[Tensor, Tensor]:
+        """Inputs and targets."""
+        generator = torch.Generator().manual_seed(1000 * epoch + position)
+        inputs = torch.randn(3 if position == self.batches - 1 else 8, self.size, generator=generator)
+        return inputs, inputs.sum(1, keepdim=True)
 
 
 @serializable
@@ -106,11 +82,38 @@ def make_trainer(**changes: Any) -> ModelTrainer:
 
 
 @serializable
-class Slow(AbstractCallback):
-    """Makes batches last, so that a signal can fall into one."""
+class Gate(AbstractCallback):
+    """Holds a run that was not resumed, so that a signal finds it where the test wants it.
 
-    pause: float = 0.0
+    It waits in the batch after step `at` for as long as there is a file `<name of the run folder>.hold` beside the run.
+    """
+
+    at: int = 0
+
+    def on_training_start(self, moment: Moment) -> None:
+        """Hold only the first start of a run."""
+        self.is_first_start = moment.context.global_step == 0
 
     def on_forward_end(self, moment: Moment) -> None:
         """Wait."""
-        time.sleep(self.pause)
+        context = moment.context
+        file = context.experiment.folder.with_suffix(".hold")
+        while self.is_first_start and context.global_step >= self.at and file.exists():
+            time.sleep(0.01)
+
+
+def tiny_config(rest: str, epochs: int = 2) -> str:
+    """The YAML of an experiment with these parts, whose trainer has `rest` as further lines."""
+    return f"""
+class: Experiment
+name: tiny
+seed: 7
+trainer:
+  class: ModelTrainer
+  model: {{class: training_parts.Net}}
+  loss: training_parts.squared_error
+  epochs: {epochs}
+  train_data_loader: {{class: training_parts.Sums}}
+  val_data_loader: {{class: training_parts.Sums, batches: 2}}
+  optimizer: {{class: AdamW, lr: 0.01}}
+{rest}"""

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Literal
 from sonosco_like.callbacks.destinations.destination import WritesFiles
 from sonosco_like.callbacks.directions import lower_is_better
 from sonosco_like.callbacks.intervals import epoch_is_over
-from sonosco_like.callbacks.run_config import config_text, hyperparameters
+from sonosco_like.callbacks.run_config import hyperparameters
 from sonosco_like.callbacks.watching import Watcher
 from sonosco_like.errors import UsageError
 from sonosco_like.events import Moment, Stop
@@ -63,8 +63,7 @@ class BenchmarkLog(WritesFiles, Watcher):
         if context.global_step:
             self._write("run_resume", "POINT_IN_TIME", context, context.global_step)
             return
-        text = config_text(context)
-        for name, value in (hyperparameters(text) if text is not None else {}).items():
+        for name, value in hyperparameters(context).items():
             self._write(name, "POINT_IN_TIME", context, value)
         self._write("run_start", "INTERVAL_START", context)
 

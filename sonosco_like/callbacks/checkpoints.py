@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from sonosco_like.callbacks.directions import given_by_callbacks, lower_is_better
+from sonosco_like.callbacks.directions import lower_is_better
 from sonosco_like.callbacks.intervals import Every, epoch_is_over
+from sonosco_like.callbacks.watching import evaluated_by_epoch, evaluated_by_validation
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback, Moment
 from sonosco_like.serialization import serializable, state
@@ -67,19 +68,15 @@ class ModelCheckpoint(AbstractCallback):
             self._take(moment.context)
 
     def on_validation_end(self, moment: Moment) -> None:
-        """Rank a measure of the validation, if it was this validation that computed it."""
-        computed = {*moment.result, *given_by_callbacks(moment.context)} if isinstance(moment.result, Mapping) else None
-        is_other = computed is not None and self.monitor not in computed
-        if moment.error is None and not is_other and self._is_of_validation:
+        """Rank a measure of the validation."""
+        if self.monitor is not None and evaluated_by_validation(self.monitor, moment):
             self._rank(moment.context)
 
     def on_epoch_end(self, moment: Moment) -> None:
         """Take a checkpoint after so many epochs, and rank a measure of the training."""
-        if not epoch_is_over(moment):
-            return
-        if self.monitor is not None and not self._is_of_validation:
+        if self.monitor is not None and evaluated_by_epoch(self.monitor, moment):
             self._rank(moment.context)
-        if self._every is not None and self._every.after_epoch(moment.context):
+        if self._every is not None and epoch_is_over(moment) and self._every.after_epoch(moment.context):
             self._take(moment.context)
 
     def on_training_end(self, moment: Moment) -> None:
@@ -156,10 +153,6 @@ class ModelCheckpoint(AbstractCallback):
             return
         checkpoints.restore_weights(context, found)
         logger.info("The model has the weights of %s, the best by %s.", found.name, self.monitor)
-
-    @property
-    def _is_of_validation(self) -> bool:
-        return self.monitor is not None and self.monitor.startswith("val_")
 
 
 def _plan(context: Any) -> tuple[list[int], set[int]]:

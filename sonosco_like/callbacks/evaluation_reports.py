@@ -23,7 +23,8 @@ class EvaluationReport(AbstractCallback):
     """Evaluates the model on data sets, prints a table, and logs the numbers as `report/<set>/<measure>`.
 
     Loss and metrics on each of `sets` are computed anew `every` so many epochs (null: never) and, with `at_end`, when
-    the training ends. The first `examples` utterances of each set are printed with what the model hears in them.
+    the training ends. Several validation sets are `val_<name>` each. The first `examples` utterances of each set are
+    printed with what the model hears in them.
     """
 
     sets: list[DataSet] = field(default_factory=lambda: ["val"])
@@ -41,7 +42,7 @@ class EvaluationReport(AbstractCallback):
 
     def on_attach(self, moment: Moment) -> None:
         """Refuse data sets that the trainer does not have, and examples that nothing can decode."""
-        missing = [name for name in self.sets if _loader(moment.context, name) is None]
+        missing = [name for name in self.sets if not _loaders(moment.context, name)]
         if missing:
             raise UsageError(f"The trainer has no `{missing[0]}_data_loader` to report on; leave it out of `sets`.")
         if self.examples and moment.context.decoder is None:
@@ -59,24 +60,31 @@ class EvaluationReport(AbstractCallback):
 
     def _report(self, context: Any) -> None:
         self.reported_at = context.global_step
-        found = {name: context.evaluate(_loader(context, name)) for name in self.sets}
-        console = Console()
-        console.print(_table(found, f"After {context.global_step} batches"))
-        for line in self._examples(context):
-            console.print(line, markup=False, highlight=False)
+        loaders = {name: loader for each in self.sets for name, loader in _loaders(context, each).items()}
+        found = {name: context.evaluate(loader) for name, loader in loaders.items()}
+        examples = list(self._examples(context, loaders))
+        if context.processes.is_first:
+            console = Console()
+            console.print(_table(found, f"After {context.global_step} batches"))
+            for line in examples:
+                console.print(line, markup=False, highlight=False)
         context.log({f"report/{name}/{key}": value for name, row in found.items() for key, value in row.items()})
 
-    def _examples(self, context: Any) -> Iterator[str]:
-        for name in self.sets if self.examples else ():
-            for prediction in context.predict(_loader(context, name))[: self.examples]:
+    def _examples(self, context: Any, loaders: dict[str, Any]) -> Iterator[str]:
+        for name, loader in loaders.items() if self.examples else ():
+            for prediction in context.predict(loader)[: self.examples]:
                 yield f"{name} {prediction.id}\n  said:  {prediction.reference}\n  heard: {prediction.hypothesis}"
 
 
-def _loader(context: Any, name: DataSet) -> Any:
-    return getattr(context, f"{name}_data_loader")
+def _loaders(context: Any, name: DataSet) -> dict[str, Any]:
+    """The loader of a data set, by what it is called; of several validation sets all of them."""
+    found = getattr(context, f"{name}_data_loader")
+    if isinstance(found, dict):
+        return {f"{name}_{each}": loader for each, loader in found.items()}
+    return {} if found is None else {name: found}
 
 
-def _table(found: dict[DataSet, dict[str, float]], title: str) -> Table:
+def _table(found: dict[str, dict[str, float]], title: str) -> Table:
     table = Table("", *found, title=title, title_justify="left")
     for measure in dict.fromkeys(key for row in found.values() for key in row):
         table.add_row(measure, *(shown(measure, row[measure]) if measure in row else "-" for row in found.values()))

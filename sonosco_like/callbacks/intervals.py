@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from sonosco_like.errors import UsageError
 from sonosco_like.events import Duration, Moment
 
 _ROUNDING = 1e-9  # 0.3 of a training is three times 0.1 of it
@@ -20,8 +19,6 @@ class Every:
     def __init__(self, text: str) -> None:
         """Raises UsageError if the text is no duration."""
         self.duration = Duration.parse(text)
-        if not self.duration.value:
-            raise UsageError(f"{text!r} is no interval: it must be longer than nothing.")
         self._seconds: float | None = None
 
     def after_batch(self, context: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sonosco_like.metrics import describe
@@ -10,6 +10,11 @@ from sonosco_like.metrics import describe
 TRAINING = "train"
 _SHORT = {"word_error_rate": "wer", "character_error_rate": "cer", "sentence_error_rate": "ser"}
 _ALWAYS_MEASURED = ("loss", "gradient_norm")
+
+
+def number_among(one: Any, alike: Sequence[Any]) -> int:
+    """Which of several callbacks of a kind one is, from 0: what two of them write must not have one name."""
+    return next((number for number, other in enumerate(alike) if other is one), 0)
 
 
 def families_of(context: Any) -> list[str]:

@@ -30,9 +30,10 @@ def config_text(context: Any) -> str | None:
         return None
 
 
-def hyperparameters(text: str) -> dict[str, Plain]:
-    """The numbers, texts and truth values of a config by their path, `optimizer.lr`."""
-    return dict(_flat(parse(text, "config"), ()))
+def hyperparameters(context: Any) -> dict[str, Plain]:
+    """The numbers, texts and truth values of the config of a run by their path, `optimizer.lr`; none without YAML."""
+    text = config_text(context)
+    return {} if text is None else dict(_flat(parse(text, "config"), ()))
 
 
 def _flat(node: Node, path: tuple[str, ...]) -> Iterator[tuple[str, Plain]]:

@@ -96,7 +96,7 @@ class TensorBoardCallback(WritesFiles, Destination):
         sets = ["", *(f"val_{name}_" if name else "val_" for name in context.validation_sets)]
         families = families_of(context)
         measured = [tag_of(kind + family, families) for kind in sets for family in families]
-        for content in summary.hparams(hyperparameters(text), dict.fromkeys(measured))[:2]:
+        for content in summary.hparams(hyperparameters(context), dict.fromkeys(measured))[:2]:
             self._file.add(content, 0)
 
 

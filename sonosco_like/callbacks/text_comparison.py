@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from sonosco_like.callbacks.media import Markdown
+from sonosco_like.callbacks.naming import number_among
 from sonosco_like.callbacks.text_comparison_base import ComparesTexts
 from sonosco_like.callbacks.text_comparison_markdown import comparison
 from sonosco_like.callbacks.text_comparison_pictures import alignment_picture, spectrogram_picture
@@ -56,13 +58,12 @@ class TbTextComparisonCallback(ComparesTexts):
 
     def _name(self, context: Any) -> str:
         """What the tables stand under; a second callback of one kind has a number."""
-        alike = [other for other in _siblings(context) if other.how == self.how]
-        number = next((place for place, other in enumerate(alike) if other is self), 0)
+        number = number_among(self, [other for other in _siblings(context) if other.how == self.how])
         return self.how.replace("-", "_").replace(" ", "_") + (f"_{number + 1}" if number else "")
 
     def _media(self, samples: list[Sample], set_name: str, context: Any) -> dict[str, Any]:
         siblings = _siblings(context)
-        earlier = siblings[: next((place for place, other in enumerate(siblings) if other is self), 0)]
+        earlier = siblings[: number_among(self, siblings)]
         heard = {name for other in earlier if other.audio for name in other.chosen.get(set_name, ())}
         seen = {name for other in earlier if other.pictures for name in other.chosen.get(set_name, ())}
         is_first = set_name not in self.rates
@@ -106,8 +107,8 @@ class TbTeacherForcingTextComparisonCallback(TbTextComparisonCallback):
 class LasTextComparisonCallback(TbTextComparisonCallback):
     """Logs what a beam search hears beside what was said, for models with an attention decoder such as LAS.
 
-    The validation itself may decode greedily, which is quicker; only the samples are searched with `decoder`, unless it
-    is the trainer's. Tables are called `beam_search/<set>/<id>`.
+    The validation itself may decode greedily, which is quicker; only the samples are searched with `decoder`, all of
+    them at once, unless it is the trainer's. Tables are called `beam_search/<set>/<id>`.
     """
 
     how: ClassVar[str] = "beam search"
@@ -121,6 +122,7 @@ class LasTextComparisonCallback(TbTextComparisonCallback):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._is_the_trainers = False
+        self._outputs: dict[str, Output] = {}
 
     def on_attach(self, moment: Moment) -> None:
         """Refuse models without attention decoder."""
@@ -128,12 +130,27 @@ class LasTextComparisonCallback(TbTextComparisonCallback):
         other = moment.context.decoder
         self._is_the_trainers = type(other) is type(self.decoder) and not diff(other, self.decoder)
 
+    def on_validation_start(self, moment: Moment) -> None:
+        super().on_validation_start(moment)
+        self._outputs = {}
+
     def texts(self, moment: Moment, judged: Judged, rows: list[int]) -> Sequence[str]:
-        """The best text of the beam of each sample."""
-        context = moment.context
+        """The trainer's own hypotheses, if they are of such a search; else nothing yet: samples wait for each other."""
         if judged.hypothesis_texts is not None and self._is_the_trainers:
             return super().texts(moment, judged, rows)
-        return self.decoder.texts(_rows_of(judged.output, rows), context.vocabulary, model=context.model)
+        still_samples = {name: output for name, output in self._outputs.items() if name in self._gathering.found}
+        self._outputs = still_samples | {judged.batch.ids[row]: _output_of(judged.output, row) for row in rows}
+        return [""] * len(rows)
+
+    def compare(self, samples: list[Sample], set_name: str, context: Any) -> None:
+        """Search the samples, and log them as the others do."""
+        outputs, self._outputs = self._outputs, {}
+        if outputs and samples:
+            together = _together([outputs[sample.id] for sample in samples])
+            with context.judging():
+                texts = self.decoder.texts(together, context.vocabulary, model=context.model)
+            samples = [replace(sample, hypothesis=text) for sample, text in zip(samples, texts, strict=True)]
+        super().compare(samples, set_name, context)
 
 
 def _siblings(context: Any) -> list[TbTextComparisonCallback]:
@@ -150,16 +167,25 @@ def _require_attention(model: Any, callback: TbTextComparisonCallback) -> None:
         )
 
 
-def _rows_of(output: Output, rows: list[int]) -> Output:
-    """A few utterances of a batch, cut to the length of the longest of them."""
-    rows_B = torch.tensor(rows, device=output.encoded_BSD.device)
-    lengths_B = output.encoded_lengths_B[rows_B]
-    frames = int(lengths_B.max())
-    ctc = output.ctc_logits_BSV
+def _output_of(output: Output, row: int) -> Output:
+    """What a search needs of one utterance of a batch, without the padding; the rest of the batch can be forgotten."""
+    lengths_B, ctc = output.encoded_lengths_B[row : row + 1], output.ctc_logits_BSV
+    frames = int(lengths_B)
     return Output(
-        encoded_BSD=output.encoded_BSD[rows_B, :frames],
-        encoded_lengths_B=lengths_B,
-        ctc_logits_BSV=None if ctc is None else ctc[rows_B, :frames],
+        encoded_BSD=output.encoded_BSD[row : row + 1, :frames].clone(),
+        encoded_lengths_B=lengths_B.clone(),
+        ctc_logits_BSV=None if ctc is None else ctc[row : row + 1, :frames].clone(),
+    )
+
+
+def _together(outputs: list[Output]) -> Output:
+    """Single utterances as one batch."""
+    encoded = [output.encoded_BSD[0] for output in outputs]
+    ctc = [output.ctc_logits_BSV[0] for output in outputs if output.ctc_logits_BSV is not None]
+    return Output(
+        encoded_BSD=pad_sequence(encoded, batch_first=True),
+        encoded_lengths_B=torch.cat([output.encoded_lengths_B for output in outputs]),
+        ctc_logits_BSV=pad_sequence(ctc, batch_first=True) if ctc else None,
     )
 
 

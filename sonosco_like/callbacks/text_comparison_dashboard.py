@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from sonosco_like.callbacks.naming import number_among
 from sonosco_like.callbacks.text_comparison_base import ComparesTexts, is_of_utterances
 from sonosco_like.callbacks.text_comparison_records import (
     Heard,
@@ -98,5 +99,5 @@ class TranscriptDashboard(ComparesTexts):
     def _number(self, context: Any) -> str:
         """Nothing for the first of these callbacks; a second one must not write to the same tags."""
         alike = [other for other in context.callbacks if isinstance(other, TranscriptDashboard)]
-        number = next((place for place, other in enumerate(alike) if other is self), 0)
+        number = number_among(self, alike)
         return f"-{number + 1}" if number else ""

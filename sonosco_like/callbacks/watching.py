@@ -12,6 +12,22 @@ from sonosco_like.events import AbstractCallback, Moment
 from sonosco_like.serialization import serializable
 
 
+def evaluated_by_validation(measure: str, moment: Moment) -> bool:
+    """Whether a measure was computed by the validation that ends here, or by a callback."""
+    computed = not isinstance(moment.result, Mapping) or measure in moment.result
+    given = measure in given_by_callbacks(moment.context)
+    return _is_of_validation(measure) and moment.error is None and (computed or given)
+
+
+def evaluated_by_epoch(measure: str, moment: Moment) -> bool:
+    """Whether a measure of the training is that of a whole epoch, which ends here."""
+    return not _is_of_validation(measure) and epoch_is_over(moment)
+
+
+def _is_of_validation(measure: str) -> bool:
+    return measure.startswith("val_")
+
+
 @serializable
 class Watcher(AbstractCallback, ABC):
     """Follows the measure `monitor` from evaluation to evaluation.
@@ -31,20 +47,14 @@ class Watcher(AbstractCallback, ABC):
         return (self.monitor,)
 
     def on_validation_end(self, moment: Moment) -> None:
-        """Evaluate a measure of the validation, if it was this validation, or a callback, that computed it."""
-        computed = not isinstance(moment.result, Mapping) or self.monitor in moment.result
-        given = self.monitor in given_by_callbacks(moment.context)
-        if self._is_of_validation and moment.error is None and (computed or given):
+        """Evaluate a measure of the validation."""
+        if evaluated_by_validation(self.monitor, moment):
             self._evaluate(moment.context)
 
     def on_epoch_end(self, moment: Moment) -> None:
         """Evaluate a measure of the training."""
-        if not self._is_of_validation and epoch_is_over(moment):
+        if evaluated_by_epoch(self.monitor, moment):
             self._evaluate(moment.context)
-
-    @property
-    def _is_of_validation(self) -> bool:
-        return self.monitor.startswith("val_")
 
     def _evaluate(self, context: Any) -> None:
         value = context.performance_measures.get(self.monitor)

@@ -10,12 +10,15 @@ from typing import Any
 
 import click
 
-from sonosco_like.errors import ConfigError, SonoscoError, StorageError
+from sonosco_like.errors import ConfigError, SonoscoError, StorageError, did_you_mean
 from sonosco_like.version import __version__
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
-_NAMES = ("check", "data", "diff", "evaluate", "resume", "runs", "schema", "train", "transcribe", "verify-resume")
+_NAMES = (
+    "check", "completion", "data", "diff", "evaluate", "resume", "runs", "schema", "train", "transcribe",
+    "verify-resume",
+)  # fmt: skip
 _COMMANDS = {name: name.replace("-", "_") for name in _NAMES}
 
 
@@ -33,8 +36,6 @@ class _LazyGroup(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        from sonosco_like.errors import did_you_mean
-
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             ctx.fail(f"There is no command {args[0]!r}{did_you_mean(args[0], _COMMANDS)}")
         return super().resolve_command(ctx, args)
@@ -42,18 +43,19 @@ class _LazyGroup(click.Group):
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="sonosco")
-@click.option("--debug", is_flag=True, help="Show the Python traceback of an error.")
-@click.pass_context
-def sonosco(context: click.Context, debug: bool) -> None:
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the Python traceback of an error.")
+def sonosco() -> None:
     """Train speech recognisers from one YAML file, and resume them bit for bit.
 
     \b
     Examples:
-      sonosco data synth corpus --minutes 30   make a corpus of spoken digits
-      sonosco data stats corpus/train.jsonl    look at it
-      sonosco schema > sonosco.schema.json     let your editor complete configs
+      sonosco train --config configs/las.yaml                 train, on a corpus made on the spot
+      sonosco resume runs/las                                 go on after Ctrl-C or a crash
+      sonosco evaluate runs/las --manifest corpus/test.jsonl  word and character error rates
+      sonosco transcribe runs/las call.wav                    use it
+      sonosco completion bash >> ~/.bashrc                    let your shell complete commands
+      sonosco schema > sonosco.schema.json                    let your editor complete configs
     """
-    context.obj = {"debug": debug}
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -87,6 +89,8 @@ def _message(error: Exception) -> str:
         return f"Error: {head}{error}"
     if isinstance(error, SonoscoError):
         return f"Error: {error}"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"Error: {error.filename}: {error.strerror}."
     kind = type(error).__name__
     return f"Error: {kind}: {error}\nThis should not have happened. `sonosco --debug ...` shows where it did."
 

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonosco_like.cli.train import (
+from sonosco_like.cli.options import (
+    config,
     import_modules,
     imports,
     leave_out_missing_data,
     manifests,
     overrides,
     own_data,
-    prepare,
 )
+from sonosco_like.cli.train import prepare
 
 if TYPE_CHECKING:
     from sonosco_like.training import Experiment
@@ -24,15 +25,16 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--config", type=click.Path(path_type=Path), required=True, help="The experiment, as YAML.")
+@config
 @manifests
 @overrides
 @imports
 def check(config: Path, overrides: tuple[str, ...], modules: tuple[str, ...], **manifests: Path | None) -> int:
-    """Check a config: read it, build everything, train one batch, and say what a run would cost.
+    """Build all that a config asks for and try one batch.
 
-    The batch is the largest of the first epoch. Nothing is written, but for the corpus if the config makes one and it
-    is not there yet. Exit code 0 if a run can begin, else 2 with all problems.
+    Says what a run would cost: parameters, batches, hours of audio, memory. The batch is the largest of the first
+    epoch. Nothing is written, but for the corpus if the config makes one and it is not there yet. Exit code 0 if a run
+    can begin, else 2 with all problems.
 
     \b
     Examples:

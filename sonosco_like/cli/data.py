@@ -100,9 +100,9 @@ def an4(folder: Path, **options: Any) -> None:
 @_corpus_options
 @click.option("--part", "parts", multiple=True, help="Such as train-clean-360; can be given several times.")
 def librispeech(folder: Path, parts: tuple[str, ...], **options: Any) -> None:
-    """LibriSpeech: up to 960 hours of read books, with the official splits.
+    """LibriSpeech: up to 960 hours of read books.
 
-    Without --part: train-clean-100, dev-clean and test-clean.
+    With the official splits. Without --part: train-clean-100, dev-clean and test-clean.
 
     \b
     Examples:
@@ -118,7 +118,9 @@ def librispeech(folder: Path, parts: tuple[str, ...], **options: Any) -> None:
 @_corpus_options
 @click.option("--language", default="en", show_default=True, help="The language's code in the corpus.")
 def common_voice(folder: Path, language: str, **options: Any) -> None:
-    """Common Voice: one language with the official splits, from an archive that you got from its site.
+    """Common Voice: one language, read by volunteers.
+
+    From an archive that you got from its site, with the official splits.
 
     \b
     Example:
@@ -132,7 +134,9 @@ def common_voice(folder: Path, language: str, **options: Any) -> None:
 @data.command()
 @_corpus_options
 def tedlium(folder: Path, **options: Any) -> None:
-    """TED-LIUM: talks, cut into segments; 452 hours in release 3, with the official splits.
+    """TED-LIUM: talks, 452 hours in release 3.
+
+    Cut into segments, with the official splits.
 
     \b
     Examples:
@@ -148,7 +152,9 @@ def tedlium(folder: Path, **options: Any) -> None:
 @_corpus_options
 @click.option("--submissions", type=int, help="How many archives to download; all if not given.")
 def voxforge(folder: Path, submissions: int | None, **options: Any) -> None:
-    """VoxForge: sentences read by volunteers; speakers are shared out, 80 % to train, 10 % to val and to test.
+    """VoxForge: sentences read by volunteers.
+
+    Speakers are shared out: 80 % to train, 10 % to val and 10 % to test.
 
     \b
     Examples:
@@ -190,7 +196,9 @@ def manifest(folder: Path, output: Path | None, speaker: str | None, force: bool
 @click.option("--output", type=_FILE, required=True, help="The manifest to write.")
 @_force
 def merge(sources: tuple[Path, ...], output: Path, force: bool) -> None:
-    """Make one manifest of several; a recording that is in two of them is taken once.
+    """Make one manifest of several.
+
+    A recording that is in two of them is taken once.
 
     \b
     Example:
@@ -228,7 +236,9 @@ def merge(sources: tuple[Path, ...], output: Path, force: bool) -> None:
 @_seed
 @_force
 def split(source: Path, folder: Path, by: Any, shares: tuple[float, float, float], seed: int, force: bool) -> None:
-    """Divide the manifest SOURCE into train.jsonl, val.jsonl and test.jsonl in FOLDER.
+    """Divide a manifest into train, val and test.
+
+    SOURCE is divided into train.jsonl, val.jsonl and test.jsonl in FOLDER.
 
     \b
     Example:
@@ -259,7 +269,7 @@ def stats(
     as_json: bool,
     force: bool,
 ) -> None:
-    """Say how much is in a manifest, and which of its rows look wrong.
+    """Say how much is in a manifest, and what looks wrong.
 
     \b
     Example:

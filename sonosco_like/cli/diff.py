@@ -13,9 +13,9 @@ _PATH = click.Path(path_type=Path, exists=True)
 @click.argument("a", type=_PATH)
 @click.argument("b", type=_PATH)
 def diff(a: Path, b: Path) -> int:
-    """Show what differs between A and B: config files, run folders or checkpoints.
+    """Show what differs between two configs or runs.
 
-    Exit code 0 if they are alike, else 1.
+    A and B are config files, run folders or checkpoints. Exit code 0 if they are alike, else 1.
 
     \b
     Examples:

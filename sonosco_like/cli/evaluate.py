@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sonosco_like.cli.decoder_options import decoder_options, take_decoder_settings
-from sonosco_like.cli.train import import_modules, imports
+from sonosco_like.cli.options import PATH, import_modules, imports
 from sonosco_like.errors import UsageError
 
 if TYPE_CHECKING:
     from sonosco_like.evaluation import Evaluation, ModelEvaluator, Result
     from sonosco_like.inference import DecoderSettings
 
-_PATH = click.Path(path_type=Path)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _DONE, _SOME_UNUSABLE = 0, 1
 
 
 @click.command()
-@click.argument("run", metavar="RUN_OR_CHECKPOINT", type=_PATH)
-@click.option("--manifest", type=_PATH, required=True, help="The utterances to hear, with their texts.")
+@click.argument("run", metavar="RUN_OR_CHECKPOINT", type=PATH)
+@click.option("--manifest", type=PATH, required=True, help="The utterances to hear, with their texts.")
 @click.option("--json", "json_path", type=_FILE, help="Write everything to this file, as JSON.")
 @click.option("--html", "html_path", type=_FILE, help="Write a page to this file that explains itself.")
 @click.option("--errors", "errors_path", type=_FILE, help="Write an error file as Kaldi and icefall do.")
@@ -34,7 +33,7 @@ _DONE, _SOME_UNUSABLE = 0, 1
     "--bootstraps", type=click.IntRange(0), default=1000, show_default=True, help="Resamples for the intervals."
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="The seed of the resamples.")
-@click.option("--against", type=_PATH, help="Another run, or the --json of one: is the difference real?")
+@click.option("--against", type=PATH, help="Another run, or the --json of one: is the difference real?")
 @click.option("--worst", "most_worst", type=click.IntRange(0), default=5, show_default=True, help="Utterances to show.")
 @click.option("--batch-seconds", type=float, default=120.0, show_default=True, help="Audio that is heard at once.")
 @click.option("--workers", type=click.IntRange(0), default=0, show_default=True, help="Processes that read audio.")
@@ -53,7 +52,11 @@ def evaluate(
     modules: tuple[str, ...],
     **options: Any,
 ) -> int:
-    """Hear a manifest, and compare with what was said: word, character and sentence error rates of the corpus.
+    """Measure the error rates of a recogniser.
+
+    Hears a manifest and compares with what was said: word, character and sentence error rates of the corpus, with
+    intervals from a bootstrap over its utterances. An interval says how far luck with the corpus goes; where every
+    utterance is equally wrong, or none is, there is none to see and it has no width.
 
     Exit code 1 if some utterances could not be read; they are named, and the others are evaluated.
 
@@ -80,9 +83,10 @@ def evaluate(
         comparison = evaluation.against(others, str(against))
     title = f"{run} on {manifest}"
     _print(evaluation, title, most_worst, comparison)
-    content = {**evaluation.as_dict(), "comparison": comparison.as_dict() if comparison else None}
-    checkpoint = {"checkpoint": str(transcriber.recogniser.source), "weights": transcriber.recogniser.weights}
-    _write(json_path, json.dumps({**content, **checkpoint, "manifest": str(manifest)}, ensure_ascii=False, indent=1))
+    if json_path is not None:
+        heard = {"checkpoint": str(transcriber.recogniser.source), "weights": transcriber.recogniser.weights}
+        content = {**evaluation.as_dict(), "comparison": comparison.as_dict() if comparison else None, **heard}
+        _write(json_path, json.dumps({**content, "manifest": str(manifest)}, ensure_ascii=False, indent=1))
     if html_path is not None:
         from sonosco_like.evaluation.page import page
 
@@ -137,8 +141,7 @@ def _print(evaluation: Evaluation, title: str, most_worst: int, comparison: Any)
         console.print(part, soft_wrap=isinstance(part, (str, Text)))  # paths that are broken cannot be copied
 
 
-def _write(path: Path | None, text: str) -> None:
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        click.echo(f"written: {path}")
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    click.echo(f"written: {path}")

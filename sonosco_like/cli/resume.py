@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from sonosco_like.cli.train import continue_run, import_modules, imports, overrides
+from sonosco_like.cli.options import PATH, import_modules, imports, overrides
+from sonosco_like.cli.train import continue_run
 
 
 @click.command()
 @click.argument("run_dir")
-@click.option("--run-dir", "into", type=click.Path(path_type=Path), help="Where a remote run is fetched to.")
+@click.option("--run-dir", "into", type=PATH, help="Where a remote run is fetched to.")
 @overrides
 @imports
 def resume(run_dir: str, into: Path | None, overrides: tuple[str, ...], modules: tuple[str, ...]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import time
@@ -22,6 +21,7 @@ _STEP = re.compile(r"step-(\d{8,})")
 _HEAD = 4096
 _WHOLE = 8 * 2**20  # of a longer file of metrics only the end is read
 _DEPTH = 3
+_TOO_LARGE = 1e300
 _LOCKED = re.compile(r"^\d+: (?:FLOCK|POSIX) .* [0-9a-f]+:[0-9a-f]+:(\d+) ", re.MULTILINE)
 
 
@@ -68,7 +68,7 @@ def read_run(folder: Path, held: set[int] | None) -> Run:
         _state(folder, status, held),
         _started(folder),
         max(path.stat().st_mtime for path in _marks(folder)),
-        _as_int(rows[-1]["epoch"]) if rows else _as_int(status.get("epoch")),
+        _as_int(rows[-1].get("epoch")) if rows else _as_int(status.get("epoch")),
         step,
         {name: value for name, value in rows[-1].items() if name.startswith("val_")} if rows else {},
         {name: value for name, value in best.items() if value is not None},
@@ -82,10 +82,16 @@ def _run_folders(folder: Path, depth: int = _DEPTH) -> Iterator[Path]:
     if (folder / _CONFIG).is_file():
         yield folder
     elif depth:
-        with os.scandir(folder) as entries:
-            inner = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
-        for name in inner:
+        for name in sorted(_folders_in(folder)):
             yield from _run_folders(folder / name, depth - 1)
+
+
+def _folders_in(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+    except PermissionError:  # what may not be looked into holds no runs of ours
+        return []
 
 
 def _state(folder: Path, status: dict[str, Any], held: set[int] | None) -> str:
@@ -128,9 +134,10 @@ def _validations(path: Path) -> Iterator[dict[str, Any]]:
                 continue
             try:
                 row = json.loads(line)
-            except ValueError:  # the beginning of what is read may be the middle of a row
+            except (ValueError, RecursionError):  # the beginning of what is read may be the middle of a row
                 continue
-            yield {name: value for name, value in row.items() if isinstance(value, (int, float))}
+            if isinstance(row, dict):
+                yield {name: value for name, value in row.items() if _is_number(value)}
 
 
 def _directions(rows: list[dict[str, Any]], declared: Any) -> dict[str, bool]:
@@ -142,8 +149,7 @@ def _directions(rows: list[dict[str, Any]], declared: Any) -> dict[str, bool]:
 
 
 def _best(values: list[float], lower: bool) -> float | None:
-    finite = [value for value in values if math.isfinite(value)]
-    return None if not finite else min(finite) if lower else max(finite)
+    return None if not values else min(values) if lower else max(values)
 
 
 def _name(config: Path) -> str:
@@ -183,7 +189,12 @@ def _yaml(path: Path) -> dict[str, Any]:
 
 
 def _as_int(value: Any) -> int | None:
-    return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+    return int(value) if _is_number(value) else None
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a finite number, and not too large to be measured."""
+    return isinstance(value, (int, float)) and abs(value) < _TOO_LARGE
 
 
 def _iso(seconds: float) -> str:

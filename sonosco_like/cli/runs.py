@@ -28,7 +28,9 @@ _MEASURES_SHOWN = 3
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything that is known, as JSON.")
 def runs(folder: Path, key: str, as_json: bool) -> None:
-    """List the runs in FOLDER (`runs` if not given) with their state and their scores, best and last.
+    """List runs with their state and their scores.
+
+    FOLDER is `runs` if not given. Scores are the best one of all validations, and the last one.
 
     \b
     Examples:

@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from sonosco_like.cli.options import (
+    PATH,
+    config,
+    import_modules,
+    imports,
+    leave_out_missing_data,
+    manifests,
+    overrides,
+    own_data,
+)
 from sonosco_like.errors import UsageError
 
 if TYPE_CHECKING:
     from sonosco_like.training import Experiment
 
-_PATH = click.Path(path_type=Path)
-_SETS = ("train", "val", "test")
-
-imports = click.option(
-    "--import", "modules", multiple=True, metavar="MODULE", help="A module of yours whose classes the config names."
-)
-overrides = click.option(
-    "--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Change a value: --set trainer.epochs=3"
-)
-
-
-def manifests(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that put the user's own data into any config: --train, --val and --test."""
-    for name in reversed(_SETS):
-        said = f"A {name} manifest of your own, instead of the config's."
-        command = click.option(f"--{name}", f"{name}_manifest", type=_PATH, help=said)(command)
-    return command
-
 
 @click.command()
-@click.option("--config", type=_PATH, required=True, help="The experiment, as YAML.")
-@click.option("--run-dir", type=_PATH, help="Where the run is kept; runs/<time>_<name> if not given.")
+@config
+@click.option("--run-dir", type=PATH, help="Where the run is kept; runs/<time>_<name> if not given.")
 @manifests
 @overrides
 @click.option(
@@ -60,9 +50,13 @@ def train(
 ) -> int:
     """Train a recogniser.
 
+    A run that is interrupted (Ctrl-C, SIGTERM) is saved after the batch under way and ends with exit code 130 or 143;
+    one that fails ends with 1, a config that is wrong with 2. `sonosco resume` continues it.
+
     \b
     Examples:
       sonosco train --config configs/las.yaml
+      sonosco train --config configs/las.yaml --run-dir runs/las --resume auto
       sonosco train --config configs/las.yaml --train my/train.jsonl --val my/val.jsonl --set trainer.epochs=50
     """
     import_modules(modules)
@@ -75,24 +69,11 @@ def train(
         raise UsageError(f"There is no run to resume in {run_dir or 'a new folder'}.")
     experiment = read_experiment(config, [*overrides, *own])
     leave_out_missing_data(experiment, manifests)
-    folder = run_dir or Path("runs") / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}_{experiment.name}"
+    name = f"{time.strftime('%Y-%m-%d_%H-%M-%S')}_{experiment.name}"
+    folder = run_dir or Path("runs") / experiment.trainer.processes.from_first(name)
     _say(experiment, f"run folder: {folder}")
     prepare(experiment)
     return _finish(experiment, experiment.start(folder), folder)
-
-
-def own_data(manifests: Mapping[str, Path | None]) -> list[str]:
-    """The manifest options as overrides of the config."""
-    given = {name: path.absolute().as_posix() for name in _SETS if (path := manifests[f"{name}_manifest"])}
-    return [f"trainer.{name}_data_loader.dataset.manifest={path!r}" for name, path in given.items()]
-
-
-def leave_out_missing_data(experiment: Experiment, manifests: Mapping[str, Path | None]) -> None:
-    """With data of the user's own, the config's corpus is not made, and what it would be tested on is not there."""
-    if any(manifests.values()):
-        experiment.corpus = None
-        if manifests["test_manifest"] is None:
-            experiment.trainer.test_data_loader = None
 
 
 def continue_run(experiment: Experiment, step: int) -> int:
@@ -112,17 +93,6 @@ def prepare(experiment: Experiment) -> None:
 
         experiment.corpus.prepare(show_progress)
     processes.wait()
-
-
-def import_modules(modules: tuple[str, ...]) -> None:
-    """Import what the user named, from the current folder too, so that its classes are registered."""
-    if modules and "" not in sys.path:
-        sys.path.insert(0, "")
-    for module in modules:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise UsageError(f"--import {module}: {error}.") from error
 
 
 def _finish(experiment: Experiment, received: int, folder: Path) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sonosco_like.cli.decoder_options import decoder_options, take_decoder_settings
-from sonosco_like.cli.train import import_modules, imports
+from sonosco_like.cli.options import PATH, import_modules, imports
 from sonosco_like.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _DONE, _SOME_FAILED = 0, 1
 
 
 @click.command()
-@click.argument("run", metavar="RUN_OR_CHECKPOINT", type=click.Path(path_type=Path))
+@click.argument("run", metavar="RUN_OR_CHECKPOINT", type=PATH)
 @click.argument("audio", nargs=-1, required=True, metavar="AUDIO ...")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per file and line: words, times, confidences.")
 @click.option(
@@ -56,10 +56,11 @@ def transcribe(
     modules: tuple[str, ...],
     **options: Any,
 ) -> int:
-    """Write down what is said in AUDIO: files of any rate and length, folders, or - for standard input.
+    """Write down what is said in recordings.
 
-    Features, alphabet and decoder are those of the run. Of a run folder the best checkpoint is used, else the final
-    one, else the newest. A file that cannot be read is named and passed over, and the exit code is 1.
+    AUDIO are files of any rate and length, folders, or - for standard input. Features, alphabet and decoder are those
+    of the run. Of a run folder the best checkpoint is used, else the final one, else the newest. A file that cannot be
+    read is named and passed over, and the exit code is 1.
 
     \b
     Examples:

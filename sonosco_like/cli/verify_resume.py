@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonosco_like.cli.train import imports, overrides
+from sonosco_like.cli.options import PATH, config, imports, overrides
 
 if TYPE_CHECKING:
     from sonosco_like.training.verification import Verdict
@@ -17,19 +17,25 @@ _MOST_SHOWN = 10
 
 
 @click.command(name="verify-resume")
-@click.option("--config", type=click.Path(path_type=Path), required=True, help="The experiment, as YAML.")
-@click.option("--kills", default=3, show_default=True, help="How often the second run is killed with SIGKILL.")
-@click.option("--keep", type=click.Path(path_type=Path), help="Keep both runs in this folder.")
+@config
+@click.option(
+    "--kills",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    help="How often the second run is killed with SIGKILL.",
+)
+@click.option("--keep", type=PATH, help="Keep both runs in this folder.")
 @overrides
 @imports
 def verify_resume(
     config: Path, kills: int, keep: Path | None, overrides: tuple[str, ...], modules: tuple[str, ...]
 ) -> int:
-    """Prove that a run of this config can be killed and resumed bit for bit.
+    """Prove that a run can be killed and resumed bit for bit.
 
-    Trains once whole and once with kills -9 at drawn moments, then compares weights, optimizer, random generators,
-    callbacks and metrics, and the weights after every step. Exit code 0 if not a bit differs, else 1 and what differed
-    first: which step, which measure, which tensor.
+    Trains the config once whole and once with kills -9 at drawn moments, then compares weights, optimizer, random
+    generators, callbacks and metrics, and the weights after every step. Exit code 0 if not a bit differs, else 1 and
+    what differed first: which step, which measure, which tensor.
 
     \b
     Example:

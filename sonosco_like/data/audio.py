@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
 import soxr
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sonosco_like.errors import DataError, UsageError
+
+AUDIO_SUFFIXES = frozenset({".aif", ".aiff", ".au", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav"})
+"""How files are called that are taken for recordings where a folder is searched for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +55,19 @@ def load_audio(path: str | Path, sample_rate: int, offset: float = 0.0, duration
             f"got {sample_rate}, {offset} and {duration}."
         )
     samples_NC, rate = _read(path, offset, duration)
-    samples_N = samples_NC[:, 0] if samples_NC.shape[1] == 1 else samples_NC.mean(axis=1, dtype=np.float32)
-    if not np.isfinite(samples_N).all():
-        raise DataError(f"{path} holds samples that are not numbers (NaN or infinite). Write the file again.")
+    samples_N = mono(samples_NC, path)
     if rate != sample_rate and len(samples_N):
         # soxr runs on one thread, so the bits are the same in a worker and in the main process
         samples_N = soxr.resample(samples_N, rate, sample_rate)
     return torch.from_numpy(np.clip(samples_N, -1.0, 1.0, dtype=np.float32))
+
+
+def mono(samples_NC: NDArray[Any], name: str | Path) -> NDArray[np.float32]:
+    """The mean of all channels; a sample that is no number is a `DataError` about what has this name."""
+    samples_N = samples_NC[:, 0] if samples_NC.shape[1] == 1 else samples_NC.mean(axis=1, dtype=np.float32)
+    if not np.isfinite(samples_N).all():
+        raise DataError(f"{name} holds samples that are not numbers (NaN or infinite). Write it again.")
+    return np.ascontiguousarray(samples_N, dtype=np.float32)
 
 
 def _read(path: str | Path, offset: float, duration: float | None) -> tuple[np.ndarray, int]:

@@ -6,17 +6,19 @@ process go on sharing them: nothing is counted, moved or written when a row is r
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import gzip
 import json
 import logging
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +28,12 @@ from numpy.typing import NDArray
 from sonosco_like.data.audio import audio_info
 from sonosco_like.data.manifest_formats import read_table
 from sonosco_like.data.manifest_rows import MOST_PROBLEMS, bad_rows
-from sonosco_like.errors import DataError
+from sonosco_like.errors import DataError, SonoscoError, StorageError
 from sonosco_like.records import Utterance
 
 _SUFFIX = re.compile(r"\.[^./]*$")
+_MEASURED_AT_ONCE = 4096  # a million tasks that wait for a thread would take two gigabytes
+_as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 logger = logging.getLogger(__name__)
 
 
@@ -109,28 +113,39 @@ def derived_id(audio_filepath: str, offset: float) -> str:
 def write_manifest(path: str | Path, utterances: Iterable[Utterance]) -> Path:
     """Write JSON lines with audio paths relative to the manifest's folder; the file is there whole, or not at all."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with aside.open("wb") as stream:
-            if path.suffix == ".gz":
-                with gzip.GzipFile(fileobj=stream, mode="wb", filename="", mtime=0) as packed:
-                    packed.writelines(_lines(path.parent, utterances))
-            else:
-                stream.writelines(_lines(path.parent, utterances))
-            stream.flush()
-            os.fsync(stream.fileno())
+            _write_lines(stream, _lines(path.parent, utterances), packed=path.suffix == ".gz")
         aside.replace(path)
+    except OSError as error:
+        if isinstance(error, SonoscoError):
+            raise
+        reason = error.strerror or error
+        raise StorageError(f"The manifest {path} could not be written: {reason}. Nothing else was changed.") from error
     finally:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink()
     return path
 
 
+def _write_lines(stream: BinaryIO, lines: Iterable[bytes], packed: bool) -> None:
+    if packed:
+        with gzip.GzipFile(fileobj=stream, mode="wb", filename="", mtime=0) as file:
+            file.writelines(lines)
+    else:
+        stream.writelines(lines)
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
 def _lines(folder: Path, utterances: Iterable[Utterance]) -> Iterator[bytes]:
+    relative = _relative_to(folder)
     for utterance in utterances:
         row: dict[str, Any] = {
             "id": utterance.id,
-            "audio_filepath": _relative(utterance.audio_filepath, folder),
+            "audio_filepath": relative(utterance.audio_filepath),
             "duration": utterance.duration,
             "text": utterance.text,
         }
@@ -138,17 +153,30 @@ def _lines(folder: Path, utterances: Iterable[Utterance]) -> Iterator[bytes]:
             row["speaker"] = utterance.speaker
         if utterance.offset:
             row["offset"] = utterance.offset
-        yield json.dumps(row, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        yield _as_json(row).encode() + b"\n"
 
 
-def _relative(audio: str, folder: Path) -> str:
-    path = Path(audio)
-    if path.is_relative_to(folder):
-        return path.relative_to(folder).as_posix()
+def _relative_to(folder: Path) -> Callable[[str], str]:
+    """What gives the path of a recording from a folder; the way to each folder of recordings is looked up once."""
+
+    @functools.cache
+    def way_to(parent: str) -> str:
+        return (_way(folder, Path(parent)) / "_").as_posix()[:-1]
+
+    def relative(audio: str) -> str:
+        parent, name = os.path.split(audio)
+        return way_to(parent) + name
+
+    return relative
+
+
+def _way(folder: Path, other: Path) -> Path:
+    if other.is_relative_to(folder):
+        return other.relative_to(folder)
     try:  # `..` goes through the real folders, so links are followed first
-        return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
+        return Path(os.path.relpath(other.resolve(), folder.resolve()))
     except ValueError:  # another drive
-        return path.resolve().as_posix()
+        return other.resolve()
 
 
 def _measure(table: pa.Table, path: Path) -> pa.Table:
@@ -172,11 +200,15 @@ def _measure(table: pa.Table, path: Path) -> pa.Table:
         return rest if rest >= 0 else f"begins behind the end of the recording, which has {length:.2f} s"
 
     with ThreadPoolExecutor(8) as pool:
-        for position, found in zip(unknown.tolist(), pool.map(measure, unknown.tolist()), strict=True):
-            if isinstance(found, str):
-                problems.append((position + 1, found))
-            else:
-                durations[position] = found
+        for start in range(0, len(unknown), _MEASURED_AT_ONCE):
+            some = unknown[start : start + _MEASURED_AT_ONCE].tolist()
+            for position, found in zip(some, pool.map(measure, some), strict=True):
+                if isinstance(found, str):
+                    problems.append((position + 1, found))
+                else:
+                    durations[position] = found
+            if len(problems) >= MOST_PROBLEMS:
+                break
     if problems:
         raise bad_rows(path, problems)
     return table.set_column(table.column_names.index("duration"), "duration", pa.array(durations))

@@ -10,12 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sonosco_like.data.audio import audio_info, load_audio
+from sonosco_like.data.audio import AUDIO_SUFFIXES, audio_info, load_audio
 from sonosco_like.data.framing import Floats
 from sonosco_like.data.manifest import Manifest
 from sonosco_like.errors import DataError, UsageError
-
-_AUDIO = {".wav", ".flac", ".ogg", ".opus", ".mp3"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +74,4 @@ def _rows(manifest: Path) -> Manifest:
 
 
 def _is_audio(path: Path) -> bool:
-    return path.suffix.lower() in _AUDIO
+    return path.suffix.lower() in AUDIO_SUFFIXES

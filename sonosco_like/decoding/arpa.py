@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
+import zlib
 from pathlib import Path
 from typing import TextIO
 
@@ -16,6 +18,7 @@ from sonosco_like.errors import DataError
 
 History = tuple[str, ...]
 SENTENCE_START, SENTENCE_END, UNKNOWN_WORD = "<s>", "</s>", "<unk>"
+_SECTION = re.compile(r"\\([1-9]\d*)-grams:")
 _MISSING_UNKNOWN = -100.0  # log10, what KenLM assumes for a model without <unk>
 
 
@@ -26,8 +29,11 @@ class ArpaModel:
         self.order = 0
         self._probabilities: dict[History, float] = {(UNKNOWN_WORD,): _MISSING_UNKNOWN}
         self._back_offs: dict[History, float] = {}
-        with _open_text(path) as file:
-            self._read(file, path)
+        try:
+            with _open_text(path) as file:
+                self._read(file, path)
+        except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+            raise DataError(f"{path} cannot be read as ARPA text in UTF-8, plain or gzip: {error}.") from None
 
     def start(self) -> History:
         """The history at the beginning of a sentence."""
@@ -65,8 +71,10 @@ class ArpaModel:
             line = line.strip()
             if line == "\\end\\":
                 return
-            if line.endswith("-grams:"):
-                self.order = int(line[1 : -len("-grams:")])
+            if section := _SECTION.fullmatch(line):
+                self.order = int(section[1])
+            elif line.startswith("\\"):
+                raise DataError(f"{path}:{number}: expected `\\N-grams:` or `\\end\\`, got {line!r}.")
             elif line and self.order:
                 self._add(line, f"{path}:{number}")
         raise DataError(f"{path} ends before its line `\\end\\`; it was not written or copied completely.")
@@ -88,8 +96,11 @@ class ArpaModel:
 
 def is_arpa(path: Path) -> bool:
     """Whether a file looks like ARPA text rather than KenLM's binary format."""
-    with _open_bytes(path) as file:
-        return b"\0" not in file.read(512)
+    try:
+        with _open_bytes(path) as file:
+            return b"\0" not in file.read(512)
+    except (OSError, EOFError, zlib.error):
+        return True  # reading it as ARPA says what is wrong with it
 
 
 def _open_bytes(path: Path) -> gzip.GzipFile:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from sonosco_like.decoding.arpa import ArpaModel, is_arpa
-from sonosco_like.errors import MissingPackageError, UsageError
+from sonosco_like.errors import DataError, MissingPackageError, UsageError
 from sonosco_like.serialization import serializable
 
 
@@ -69,7 +69,10 @@ class KenlmModel:
                 "set `reader: arpa`."
             ) from None
         self._kenlm = kenlm
-        self._model = kenlm.Model(str(path))
+        try:
+            self._model = kenlm.Model(str(path))
+        except (OSError, RuntimeError) as error:
+            raise DataError(f"{path} cannot be read as a language model by kenlm: {error}") from None
 
     def start(self) -> Any:
         """The state at the beginning of a sentence."""

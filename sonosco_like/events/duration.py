@@ -40,4 +40,4 @@ class Duration:
         return {"ep": epochs, "ba": batches, "s": seconds, "dur": share}[self.unit] >= self.value
 
     def __str__(self) -> str:
-        return f"{self.value:g}{self.unit}"
+        return f"{self.value:.15g}{self.unit}"  # more digits than `g` alone: 2000000ba, not 2e+06ba

@@ -1,4 +1,4 @@
-"""Which saved trainer is meant by a run folder, a checkpoint, `final`, or one of the pointers beside them."""
+"""The saved trainers of a run folder: what they are called, what points to them, and which one is meant by a path."""
 
 from __future__ import annotations
 
@@ -7,9 +7,39 @@ from pathlib import Path
 
 from sonosco_like.errors import UsageError
 from sonosco_like.serialization import files
+from sonosco_like.serialization.folder import STATE
 
+CHECKPOINTS, FINAL = "checkpoints", "final"
 _STEP = re.compile(r"step-(\d{8,})")
-_STATE = "state.yaml"
+_LONGEST_POINTER = 1000
+
+
+def name_of(step: int) -> str:
+    """What the checkpoint of a step is called."""
+    return f"step-{step:08d}"
+
+
+def step_of(checkpoint: Path) -> int:
+    """The step a checkpoint was taken at; -1 for what is not called like one."""
+    match = _STEP.fullmatch(checkpoint.name)
+    return int(match.group(1)) if match else -1
+
+
+def checkpoints_of(run: Path) -> list[Path]:
+    """Every checkpoint of a run, the oldest first."""
+    folder = run / CHECKPOINTS
+    for path in folder.glob(".step-*.previous"):  # of a process that died while it replaced a checkpoint
+        files.restore_previous(path.with_name(path.name[1:].removesuffix(".previous")))
+    return sorted((path for path in folder.glob("step-*") if step_of(path) >= 0), key=step_of)
+
+
+def pointed(pointer: Path) -> Path | None:
+    """The checkpoint that `latest` or `best`, a file in a run folder, names, if it names one that is there."""
+    if not pointer.is_file() or pointer.stat().st_size > _LONGEST_POINTER:
+        return None
+    match = _STEP.search(pointer.read_text(errors="replace"))
+    path = pointer.parent / CHECKPOINTS / match.group() if match else None
+    return path if path is not None and path.is_dir() else None
 
 
 def find_checkpoint(path: str | Path) -> Path:
@@ -20,8 +50,8 @@ def find_checkpoint(path: str | Path) -> Path:
     folder = files.absolute(path)
     files.restore_previous(folder)
     if folder.is_file():
-        folder = _pointed(folder) or folder
-    if (folder / _STATE).is_file():
+        folder = pointed(folder) or folder
+    if (folder / STATE).is_file():
         return folder
     if not folder.exists():
         raise UsageError(f"There is no run or checkpoint at {path}. Give a run folder, or a checkpoint in one.")
@@ -34,23 +64,13 @@ def find_checkpoint(path: str | Path) -> Path:
 
 
 def _of_run(run: Path) -> Path | None:
-    best = _pointed(run / "best")
+    best = pointed(run / "best")
     if best is not None:
         return best
-    files.restore_previous(run / "final")
-    if (run / "final" / _STATE).is_file():
-        return run / "final"
-    steps = {path: match for path in run.glob("checkpoints/step-*") if (match := _STEP.fullmatch(path.name))}
-    return max(steps, key=lambda step: int(steps[step].group(1)), default=None)
-
-
-def _pointed(pointer: Path) -> Path | None:
-    """The checkpoint a pointer names, if it names one that is there."""
-    if not pointer.is_file() or pointer.stat().st_size > 1000:
-        return None
-    match = _STEP.search(pointer.read_text(errors="replace"))
-    path = pointer.parent / "checkpoints" / match.group() if match else None
-    return path if path is not None and path.is_dir() else None
+    files.restore_previous(run / FINAL)
+    if (run / FINAL / STATE).is_file():
+        return run / FINAL
+    return next(reversed(checkpoints_of(run)), None)
 
 
 def _nothing_in(folder: Path) -> str:

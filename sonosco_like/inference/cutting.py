@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from sonosco_like.errors import UsageError
 from sonosco_like.inference.reading import Samples
 
+LONGEST = 8.0  # seconds of a piece, where nobody says how long the utterances were that a model was trained on
+OVERLAP = 2.0  # seconds that two pieces without a pause between them have in common
 _FRAME = 0.01
 _SHORTEST_PAUSE, _LONG_PAUSE = 0.12, 0.4  # seconds: between two words, between two phrases
 _EARLIEST = 0.3  # of the longest piece: what ends sooner would be too many pieces
@@ -45,8 +47,8 @@ class Piece:
 class Cutting:
     """How to cut: no piece has more than `longest` seconds; pieces without a pause between them share `overlap`."""
 
-    longest: float = 8.0
-    overlap: float = 2.0
+    longest: float = LONGEST
+    overlap: float = OVERLAP
 
     def __post_init__(self) -> None:
         if not 0 <= self.overlap <= self.longest / 2 or self.longest < 1:

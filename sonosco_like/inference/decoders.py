@@ -52,7 +52,7 @@ class DecoderSettings:
         if type(decoder) in _BEAMS:
             decoder = _BEAMS[type(decoder)]()
         known = {field.name for field in dataclasses.fields(decoder)}  # type: ignore[arg-type]
-        for name in changes.keys() - known:
+        for name in sorted(changes.keys() - known):
             raise UsageError(f"{type(decoder).__name__} has no setting `{name}`; it has {', '.join(sorted(known))}.")
         if "n_best" in changes and getattr(decoder, "beam_size", changes["n_best"]) < changes["n_best"]:
             changes.setdefault("beam_size", changes["n_best"])
@@ -80,5 +80,5 @@ class DecoderSettings:
         }
         given = {name: value for name, value in settings.items() if value is not None}
         if language_model is not None:
-            language_model.load()  # a wrong path is better known now than after the model was loaded
+            language_model.load()  # a wrong path is better known now than in the middle of a recording
         return dataclasses.replace(words or WordScores(), **given) if given else None

@@ -18,7 +18,7 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from sonosco_like.data.audio import AudioInfo, audio_info, load_audio
+from sonosco_like.data.audio import AUDIO_SUFFIXES, AudioInfo, audio_info, load_audio, mono
 from sonosco_like.errors import DataError, UsageError
 
 Samples = NDArray[np.float32]
@@ -59,8 +59,7 @@ def recordings_of(arguments: Sequence[str | Path]) -> Iterator[list[Recording]]:
 
 
 def _in_folder(folder: Path) -> list[Recording]:
-    known = {f".{suffix.lower()}" for suffix in soundfile.available_formats()} | {".opus", ".aif", ".oga"}
-    known.discard(_HEADERLESS)
+    known = AUDIO_SUFFIXES | {f".{suffix.lower()}" for suffix in soundfile.available_formats()} - {_HEADERLESS}
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in known and path.is_file())
     if not found:
         raise UsageError(f"There is no audio in the folder {folder}: no file in it is named .wav, .flac, .mp3 ...")
@@ -111,14 +110,6 @@ def _stream(path: Path, info: AudioInfo, sample_rate: int) -> Iterator[Samples]:
                 yield np.clip(samples_N, -1.0, 1.0)
             if is_last:
                 return
-
-
-def mono(samples_NC: NDArray[Any], name: Any) -> Samples:
-    """The mean of all channels."""
-    samples_N = samples_NC[:, 0] if samples_NC.shape[1] == 1 else samples_NC.mean(axis=1, dtype=np.float32)
-    if not np.isfinite(samples_N).all():
-        raise DataError(f"{name} holds samples that are not numbers (NaN or infinite). Write the file again.")
-    return np.ascontiguousarray(samples_N, dtype=np.float32)
 
 
 def waveform_of(audio: Any, sample_rate: int | None, wanted: int) -> Samples:

@@ -14,14 +14,20 @@ from torch import Tensor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from sonosco_like.errors import UsageError
-from sonosco_like.serialization import files, verify
 from sonosco_like.serialization.context import INVALID, Reader, TooManyProblems, join_path
-from sonosco_like.serialization.document import MAX_BYTES, parse
-from sonosco_like.serialization.folder import GRAPH, STATE, TENSORS, read_state
+from sonosco_like.serialization.converter import mapping_items
+from sonosco_like.serialization.folder import (
+    GRAPH,
+    STATE,
+    of_one_piece,
+    open_tensors,
+    read_graph,
+    read_state,
+    restore_object,
+)
 from sonosco_like.serialization.graph import walk
-from sonosco_like.serialization.objects import find_entry, mapping_items
 from sonosco_like.serialization.scalars import NULL, kind_of
-from sonosco_like.serialization.states import parts_covered, restore_states
+from sonosco_like.serialization.states import parts_covered
 from sonosco_like.serialization.tensors import TensorReader
 from sonosco_like.serialization.types import converter_for, plan_of
 
@@ -30,13 +36,8 @@ class SavedTrainer:
     """A checkpoint whose files are whole, of which parts can be read by their path."""
 
     def __init__(self, folder: Path) -> None:
-        verify(folder)
         self.folder = folder
-        self._graph = parse(files.read_file(folder / GRAPH, MAX_BYTES), str(folder / GRAPH))
-        self._tensors = TensorReader(folder / TENSORS)
-        state = Reader(str(folder / STATE))
-        self._states = mapping_items(read_state(folder)["objects"], state)
-        state.raise_problems()
+        self._graph, self._states, self._tensors = of_one_piece(folder, _contents)
 
     def has(self, path: str) -> bool:
         """Whether there is something at a path such as `train_data_loader.dataset`."""
@@ -92,16 +93,20 @@ class SavedTrainer:
                 parts = paths[nodes[id(value)]]
                 reader.parts = list(parts)
                 node = self._states.get(join_path(parts))
-                tag = _child(node, "class")
-                if node is None or tag is None:
+                if node is None:
                     reader.problem(self._graph, f"has no state for this {type(value).__name__}")
-                    continue
-                found = find_entry(tag, "class", reader, [])
-                if isinstance(found, tuple):
-                    restore_states(
-                        value, plan_of(type(value)), *found, node, reader, complete=True, covered=id(value) in covered
-                    )
+                else:
+                    restore_object(value, node, reader, id(value) in covered)
         reader.raise_problems()
+
+
+def _contents(folder: Path) -> tuple[Node, dict[str, Node], TensorReader]:
+    """The graph, the state of each object by its path, and the tensors: all of one save, each checked by its hash."""
+    state = read_state(folder)
+    reader = Reader(str(folder / STATE))
+    objects = mapping_items(state["objects"], reader)
+    reader.raise_problems()
+    return read_graph(folder, state), objects, open_tensors(folder, state)
 
 
 def _child(node: Node | None, name: str) -> Node | None:

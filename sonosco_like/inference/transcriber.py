@@ -12,16 +12,13 @@ import torch
 from sonosco_like.decoding import Decoder
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.inference.batching import in_batches
-from sonosco_like.inference.cutting import Cutting, Piece
+from sonosco_like.inference.cutting import LONGEST, OVERLAP, Cutting, Piece
 from sonosco_like.inference.decoders import DecoderSettings
 from sonosco_like.inference.joining import join, segment_of
 from sonosco_like.inference.reading import Recording, blocks_of, recordings_of, waveform_of
 from sonosco_like.inference.recogniser import TrainedRecogniser, load_recogniser
 from sonosco_like.inference.transcript import Segment, Transcript
 from sonosco_like.records import Hypothesis
-
-LONGEST = 8.0  # seconds of a piece, if the run does not say how long its utterances were
-OVERLAP = 2.0  # seconds of two pieces without a pause between them; less if pieces are short
 
 
 @dataclass(frozen=True, slots=True)

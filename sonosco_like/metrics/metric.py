@@ -66,10 +66,6 @@ class MetricDescription:
     over: str
     needs: frozenset[Need] = frozenset()
 
-    def is_better(self, value: float, than: float) -> bool:
-        """Whether `value` improves on `than`."""
-        return value < than if self.lower_is_better else value > than
-
 
 def metric(*, lower_is_better: bool, over: str, needs: Iterable[Need] = ()) -> Callable[[F], F]:
     """Register a function (or a class of callable objects) as a metric that configs can name."""

@@ -8,9 +8,9 @@ from typing import Any, TypeGuard
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from sonosco_like.serialization.context import INVALID, Reader, Writer, describe
+from sonosco_like.serialization.context import INVALID, Reader, Writer, brief, describe
 from sonosco_like.serialization.document import MAX_DEPTH
-from sonosco_like.serialization.scalars import MAP, SEQ
+from sonosco_like.serialization.scalars import MAP, SEQ, STR, kind_of
 
 Schema = dict[str, Any]
 _IN_PROGRESS = object()
@@ -110,6 +110,19 @@ def is_mapping(node: Node, tag: str | None = None) -> TypeGuard[MappingNode]:
     return isinstance(node, MappingNode) and node.tag in (MAP, tag)
 
 
+def mapping_items(node: Node, reader: Reader) -> dict[str, Node]:
+    """The entries of a mapping by name; duplicate and non-text keys are problems."""
+    items: dict[str, Node] = {}
+    for key, value in node.value:
+        if not isinstance(key, ScalarNode) or kind_of(key) != STR:
+            reader.problem(key, f"expected the name of a field as key, got {describe(key)}")
+        elif key.value in items:
+            reader.problem(key, f"has the key {brief(key.value)} twice")
+        else:
+            items[key.value] = value
+    return items
+
+
 def list_node(items: list[Node], tag: str = SEQ) -> SequenceNode:
     """A list, on one line if it is short and flat."""
     flat = all(isinstance(item, ScalarNode) and len(item.value) < 40 for item in items) and len(items) <= 16
@@ -138,5 +151,6 @@ def not_of_type(value: Any, converter: Converter, writer: Writer) -> Node:
 
 __all__ = [
     "EXACT", "INVALID", "NO", "POSSIBLE", "REFERENCE", "Compound", "Converter", "Reader", "Schema", "Writer",
-    "describe", "is_list", "is_mapping", "list_node", "mapping_node", "not_of_type", "not_serializable", "tagged",
+    "describe", "is_list", "is_mapping", "list_node", "mapping_items", "mapping_node", "not_of_type",
+    "not_serializable", "tagged",
 ]  # fmt: skip

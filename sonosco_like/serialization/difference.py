@@ -14,7 +14,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 from sonosco_like.serialization import files
 from sonosco_like.serialization.context import Writer, describe, join_path
 from sonosco_like.serialization.document import MAX_BYTES, parse
-from sonosco_like.serialization.folder import GRAPH, open_tensors, read_state
+from sonosco_like.serialization.folder import of_one_piece, open_tensors, read_graph, read_state
 from sonosco_like.serialization.tensors import TensorWriter
 from sonosco_like.serialization.types import converter_for
 
@@ -47,7 +47,7 @@ def diff(a: Any, b: Any) -> list[Difference]:
 
 def _leaves(value: Any) -> _Leaves:
     if isinstance(value, (str, Path)):
-        return _saved_leaves(files.absolute(value))
+        return of_one_piece(files.absolute(value), _saved_leaves)
     tensors = TensorWriter()
     writer = Writer(type(value).__qualname__, tensors)
     node = converter_for(Any).encode(value, writer)
@@ -56,14 +56,12 @@ def _leaves(value: Any) -> _Leaves:
 
 
 def _saved_leaves(path: Path) -> _Leaves:
-    files.restore_previous(path)
     if not path.is_dir():
         return _Flattening(None).leaves(parse(files.read_file(path, MAX_BYTES), str(path)))
     state = read_state(path)
     tensors = open_tensors(path, state)
     flattening = _Flattening(lambda name: tensors.read(name) if name in tensors else None)
-    graph = flattening.leaves(parse(files.read_file(path / GRAPH, MAX_BYTES), str(path / GRAPH)))
-    return {**graph, **flattening.leaves(state["objects"], ("state",))}
+    return {**flattening.leaves(read_graph(path, state)), **flattening.leaves(state["objects"], ("state",))}
 
 
 class _Flattening:

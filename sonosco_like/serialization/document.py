@@ -6,7 +6,7 @@ are never expanded, so an alias bomb is as small as its text.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -109,10 +109,9 @@ def _decode(text: str | bytes, source: str) -> str:
         return text
     except UnicodeError as error:
         _refuse(f"is not UTF-8 text: {error}.", source)
-        raise  # not reached; tells the type checker so
 
 
-def _refuse(message: str, source: str, line: int | None = None) -> None:
+def _refuse(message: str, source: str, line: int | None = None) -> NoReturn:
     raise ConfigError([Problem(message, source=source, line=line)])
 
 

@@ -15,6 +15,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from sonosco_like.errors import StorageError
 
@@ -24,7 +25,7 @@ _ATTEMPTS = 100  # at putting a folder in its place while readers keep putting t
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file atomically."""
-    aside = path.with_name(f".{path.name}.saving")
+    aside = _aside(path)
     try:
         _refuse_link(aside)
         write_file(aside, content)
@@ -119,8 +120,7 @@ def read_file(path: Path, limit: int) -> bytes:
         size = os.fstat(file.fileno()).st_size
         if size > limit:
             raise StorageError(f"{path} has {size:,} bytes, more than the {limit:,} allowed.")
-        content: bytes = file.read()
-        return content
+        return file.read()
 
 
 def hash_file(path: Path) -> str:
@@ -171,7 +171,7 @@ def _identity(place: Path | int) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _open_regular(path: Path):  # type: ignore[no-untyped-def]
+def _open_regular(path: Path) -> BinaryIO:
     _refuse_link(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))

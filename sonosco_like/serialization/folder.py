@@ -18,10 +18,10 @@ from yaml.nodes import Node, ScalarNode
 from sonosco_like.errors import ConfigError, Problem, StorageError, UsageError
 from sonosco_like.serialization import files
 from sonosco_like.serialization.context import Reader, TooManyProblems, Writer, join_path
-from sonosco_like.serialization.converter import is_mapping, mapping_node
+from sonosco_like.serialization.converter import is_mapping, mapping_items, mapping_node
 from sonosco_like.serialization.document import MAX_BYTES, parse, write
 from sonosco_like.serialization.graph import Parts, walk
-from sonosco_like.serialization.objects import find_entry, mapping_items
+from sonosco_like.serialization.objects import find_entry
 from sonosco_like.serialization.registry import REGISTRY
 from sonosco_like.serialization.scalars import INT, STR
 from sonosco_like.serialization.states import encode_states, parts_covered, restore_states
@@ -115,10 +115,9 @@ def _load(path: Path, expected: Any) -> Any:
     if not path.is_dir():
         return loads(files.read_file(path, MAX_BYTES), expected, source=str(path))
     state = read_state(path)
-    graph = files.read_file(path / GRAPH, MAX_BYTES)
-    _check_hash(path / GRAPH, hashlib.sha256(graph).hexdigest(), state)
+    graph = read_graph(path, state)
     tensors = open_tensors(path, state)
-    value = decode(parse(graph, str(path / GRAPH)), expected, Reader(str(path / GRAPH), tensors))
+    value = decode(graph, expected, Reader(str(path / GRAPH), tensors))
     _restore(value, path, state, tensors)
     return value
 
@@ -178,6 +177,13 @@ def _encode_objects(root: Any, writer: Writer) -> Node:
     return mapping_node(entries)
 
 
+def read_graph(folder: Path, state: dict[str, Node]) -> Node:
+    """The root node of a folder's graph, once its hash was checked."""
+    content = files.read_file(folder / GRAPH, MAX_BYTES)
+    _check_hash(folder / GRAPH, hashlib.sha256(content).hexdigest(), state)
+    return parse(content, str(folder / GRAPH))
+
+
 def open_tensors(folder: Path, state: dict[str, Node]) -> TensorReader:
     """The tensor file of a folder, once its hash was checked."""
     from sonosco_like.serialization.tensors import TensorReader
@@ -208,10 +214,11 @@ def _restore_all(
         if path not in saved:
             reader.problem(state["objects"], f"has no state for this {type(value).__name__}")
             continue
-        _restore_object(value, saved[path], reader, id(value) in covered)
+        restore_object(value, saved[path], reader, id(value) in covered)
 
 
-def _restore_object(value: Any, node: Node, reader: Reader, covered: bool) -> None:
+def restore_object(value: Any, node: Node, reader: Reader, covered: bool) -> None:
+    """Give one object what its entry in the state file holds; weights may be `covered` by a module around it."""
     class_node = mapping_items(node, reader).get("class") if is_mapping(node) else None
     if class_node is None:
         reader.problem(node, "expected a mapping with `class`")
@@ -242,22 +249,21 @@ def read_state(folder: Path) -> dict[str, Node]:
     node = parse(body, str(path))
     state = mapping_items(node, reader) if is_mapping(node) else {}
     reader.raise_problems()
+    if problem := _wrong_form(state):
+        raise ConfigError([Problem(problem, source=str(path))])
+    return state
+
+
+def _wrong_form(state: dict[str, Node]) -> str:
+    """What keeps the entries of a state file from being read, or nothing."""
     complete = (
         set(state) == {"format", "files", "objects"} and is_mapping(state["files"]) and is_mapping(state["objects"])
     )
     if not complete or {str(key.value) for key, _ in state["files"].value} != {GRAPH, TENSORS}:
-        said = f"does not hold exactly `format`, `files` ({GRAPH}, {TENSORS}) and `objects`"
-        raise ConfigError([Problem(said, source=str(path))])
+        return f"does not hold exactly `format`, `files` ({GRAPH}, {TENSORS}) and `objects`"
     if state["format"].value != str(FORMAT):
-        raise ConfigError(
-            [
-                Problem(
-                    f"is of format {state['format'].value}, this package reads {FORMAT}; update sonosco_like",
-                    source=str(path),
-                )
-            ]
-        )
-    return state
+        return f"is of format {state['format'].value}, this package reads {FORMAT}; update sonosco_like"
+    return ""
 
 
 def _check_hash(path: Path, found: str, state: dict[str, Node]) -> None:

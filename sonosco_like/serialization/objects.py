@@ -1,9 +1,7 @@
-"""Objects of registered classes, registered functions, and registered classes as values."""
+"""Objects of registered classes, and registered classes as values."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -23,20 +21,20 @@ from sonosco_like.serialization.converter import (
     Reader,
     Schema,
     Writer,
-    describe,
     is_mapping,
+    mapping_items,
     mapping_node,
     not_of_type,
     not_serializable,
 )  # fmt: skip
 from sonosco_like.serialization.plans import FieldPlan, Plan, field_value
 from sonosco_like.serialization.registry import REGISTRY, Entry, fits, is_abstract
-from sonosco_like.serialization.scalars import MAP, STR, kind_of
+from sonosco_like.serialization.scalars import STR, kind_of
 from sonosco_like.serialization.states import encode_states, parts_covered, restore_states
 from sonosco_like.serialization.upgrades import upgraded
 
 _VERSION = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
-CLASS, FUNCTION, STATE = "class", "function", "state"
+CLASS, STATE = "class", "state"
 
 
 class ObjectConverter(Compound):
@@ -116,7 +114,7 @@ class ObjectConverter(Compound):
     def reads(self, node: Node) -> int:
         if not is_mapping(node):
             return EXACT if node.tag == REFERENCE else NO
-        name = _value_of(node, CLASS)
+        name = value_of(node, CLASS)
         if name is None:
             return POSSIBLE if self._is_concrete() else NO
         entry = REGISTRY.find(_split(name)[0])
@@ -169,95 +167,6 @@ class ObjectConverter(Compound):
             return reader.problem(node, f"{entry.name} refuses these values: {type(error).__name__}: {error}")
 
 
-class CallableConverter(ObjectConverter):
-    """A registered function by name, one with some keyword arguments given, or an object that can be called."""
-
-    def __init__(self, plan_of: Callable[[Any], Plan]) -> None:
-        super().__init__(object, plan_of)
-        self.expected = "the name of a function"
-
-    def encode(self, value: Any, writer: Writer) -> Node:
-        if inspect.isroutine(value):  # a name, not an object: never an anchor
-            return self.write(value, writer)
-        return super().encode(value, writer)
-
-    def read(self, node: Node, reader: Reader) -> Any:
-        if isinstance(node, ScalarNode):
-            found = find_entry(node, "function", reader, function_names())
-            return INVALID if isinstance(found, Invalid) else found[0].target
-        if is_mapping(node) and _value_of(node, FUNCTION) is not None:
-            return self._partial(node, reader)
-        if not is_mapping(node):
-            return reader.expected(node, self.expected)
-        made = super().read(node, reader)
-        return made if made is INVALID or callable(made) else reader.expected(node, "something that can be called")
-
-    def write(self, value: Any, writer: Writer) -> Node:
-        if isinstance(value, functools.partial):
-            return self._write_partial(value, writer)
-        if inspect.isroutine(value):
-            entry = REGISTRY.entry_of(value)
-            if entry is not None:
-                return ScalarNode(STR, entry.name)
-            name = getattr(value, "__qualname__", repr(value))
-            return writer.problem(f"the function {name} is not registered. Decorate it with @serializable")
-        return super().write(value, writer)
-
-    def explicit(self, node: Node) -> Node | None:
-        if not isinstance(node, ScalarNode):
-            return node
-        return MappingNode(MAP, [(ScalarNode(STR, FUNCTION), node)], flow_style=True)
-
-    def reads(self, node: Node) -> int:
-        if isinstance(node, ScalarNode):
-            entry = REGISTRY.find(node.value) if kind_of(node) == STR else None
-            return POSSIBLE if entry and not entry.is_class else NO
-        return POSSIBLE if is_mapping(node) and (_value_of(node, FUNCTION) or _value_of(node, CLASS)) else NO
-
-    def holds(self, value: Any) -> int:
-        return EXACT if inspect.isroutine(value) or isinstance(value, functools.partial) else (
-            POSSIBLE if callable(value) and not isinstance(value, type) else NO)  # fmt: skip
-
-    def schema(self, refer: Callable[[type], Schema]) -> Schema:
-        return {
-            "anyOf": [
-                {"enum": function_names()},
-                {"type": "object", "required": [FUNCTION], "properties": {FUNCTION: {"enum": function_names()}}},
-                {"type": "object", "required": [CLASS]},
-            ]
-        }
-
-    def _partial(self, node: MappingNode, reader: Reader) -> Any:
-        items = mapping_items(node, reader)
-        with reader.at(FUNCTION):
-            found = find_entry(items[FUNCTION], "function", reader, function_names())
-        if isinstance(found, Invalid):
-            return INVALID
-        known_problems = reader.problem_count
-        entry = found[0]
-        values = decode_fields(node, items, self.plan_of(entry.target).fields, entry, reader, also=(FUNCTION,))
-        if reader.problem_count > known_problems:
-            return INVALID
-        return functools.partial(entry.target, **values) if values else entry.target
-
-    def _write_partial(self, value: functools.partial[Any], writer: Writer) -> Node:
-        entry = REGISTRY.entry_of(value.func)
-        if entry is None or entry.is_class or value.args:
-            return writer.problem(
-                f"functools.partial({getattr(value.func, '__qualname__', value.func)}, ...) cannot be restored; it "
-                f"needs a registered function (@serializable) and keyword arguments only"
-            )
-        fields = self.plan_of(entry.target).fields
-        items: list[tuple[Node, Node]] = [(ScalarNode(STR, FUNCTION), ScalarNode(STR, entry.name))]
-        for name, argument in value.keywords.items():
-            with writer.at(name):
-                if name not in fields:
-                    writer.problem(f"{entry.name} has no such argument{did_you_mean(name, fields)}")
-                    continue
-                items.append((ScalarNode(STR, name), fields[name].converter.encode(argument, writer)))
-        return mapping_node(items)
-
-
 class ClassConverter(Converter):
     """A registered class itself, by its name."""
 
@@ -304,19 +213,6 @@ def encode_attribute(value: Any, field: FieldPlan, writer: Writer) -> Node:
     except AttributeError:
         return writer.problem("is a field without a value: the object no longer has this attribute")
     return field.converter.encode(attribute, writer)
-
-
-def mapping_items(node: Node, reader: Reader) -> dict[str, Node]:
-    """The entries of a mapping by name; duplicate and non-text keys are problems."""
-    items: dict[str, Node] = {}
-    for key, value in node.value:
-        if not isinstance(key, ScalarNode) or kind_of(key) != STR:
-            reader.problem(key, f"expected the name of a field as key, got {describe(key)}")
-        elif key.value in items:
-            reader.problem(key, f"has the key {brief(key.value)} twice")
-        else:
-            items[key.value] = value
-    return items
 
 
 def decode_fields(
@@ -367,18 +263,14 @@ def find_entry(
     return entry, version
 
 
-def function_names() -> list[str]:
-    """Names of every registered function."""
-    return [entry.name for entry in REGISTRY.entries() if not entry.is_class]
-
-
 def _split(name: str) -> tuple[str, int]:
     """`LAS@2` as ("LAS", 2); a name without a version is version 1; nonsense behind `@` stays part of the name."""
     base, mark, version = name.rpartition("@")
     return (base, int(version)) if mark and _VERSION.fullmatch(version) else (name, 1)
 
 
-def _value_of(node: MappingNode, name: str) -> str | None:
+def value_of(node: MappingNode, name: str) -> str | None:
+    """The text of a mapping's entry, if it has one of that name that is a scalar."""
     found = next((value for key, value in node.value if _is_key(key, name)), None)
     return found.value if isinstance(found, ScalarNode) else None
 

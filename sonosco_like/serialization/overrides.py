@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable
+from typing import NoReturn
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from sonosco_like.errors import ConfigError, Problem, did_you_mean
+from sonosco_like.errors import ConfigError, Problem
 from sonosco_like.serialization.document import parse
 from sonosco_like.serialization.scalars import MAP, STR
 
@@ -84,7 +85,7 @@ def _items(node: Node, index: int, override: str, appending: bool = False) -> li
 
 def _entries(node: Node, name: str, override: str) -> list[tuple[Node, Node]]:
     if not isinstance(node, MappingNode):
-        _refuse(override, f"{name!r} needs a mapping there{did_you_mean(name, [])}")
+        _refuse(override, f"{name!r} needs a mapping there")
     return node.value  # type: ignore[no-any-return]
 
 
@@ -99,5 +100,5 @@ def _mark(node: Node, source: str) -> None:
             stack += [part for child in children for part in (child if isinstance(child, tuple) else (child,))]
 
 
-def _refuse(override: str, message: str) -> None:
+def _refuse(override: str, message: str) -> NoReturn:
     raise ConfigError([Problem(message, source=f"--set {override[:100]}")])

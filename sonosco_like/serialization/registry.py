@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import threading
 from abc import ABC
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ class Registry:
         self._by_name: dict[str, Entry] = {}
         self._by_target: dict[Any, Entry] = {}
         self._providers: list[Callable[[], None]] = []
+        self._asking = threading.RLock()  # a thread that misses a name waits for one that fetches it
 
     def add(self, entry: Entry) -> None:
         """Register under the public name and the former ones; a name that is taken is refused."""
@@ -93,8 +95,9 @@ class Registry:
         self._providers.append(provider)
 
     def _ask_providers(self) -> None:
-        while self._providers:
-            self._providers.pop(0)()
+        with self._asking:
+            while self._providers:
+                self._providers.pop(0)()
 
 
 def fits(cls: type, base: Any) -> bool:

@@ -8,7 +8,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 
 from sonosco_like.errors import did_you_mean
 from sonosco_like.serialization.context import brief
-from sonosco_like.serialization.converter import INVALID, Reader, Writer, is_mapping
+from sonosco_like.serialization.converter import INVALID, Reader, Writer, is_mapping, mapping_items
 from sonosco_like.serialization.plans import FieldPlan, Plan
 from sonosco_like.serialization.registry import Entry
 from sonosco_like.serialization.scalars import STR
@@ -59,7 +59,7 @@ def restore_states(
     if not is_mapping(node):
         reader.expected(node, "a mapping of state")
         return
-    items = upgraded(entry, version, _entries(node, reader), node, reader, "upgrade_state")
+    items = upgraded(entry, version, mapping_items(node, reader), node, reader, "upgrade_state")
     for name, value_node in items.items():
         with reader.at(name):
             if name in plan.states:
@@ -85,16 +85,6 @@ def _load_state_dict(made: Any, entry: Entry, plan: Plan, node: Node, reader: Re
         made.load_state_dict(content)
     except Exception as error:  # classes check what they are given in their own ways; all mean that it does not fit
         reader.problem(node, f"{entry.name} cannot take this state: {type(error).__name__}: {error}")
-
-
-def _entries(node: MappingNode, reader: Reader) -> dict[str, Node]:
-    items: dict[str, Node] = {}
-    for key, value in node.value:
-        if not isinstance(key, ScalarNode) or key.value in items:
-            reader.problem(key, "expected the name of a state field, once")
-        else:
-            items[key.value] = value
-    return items
 
 
 def _is_initial(node: Node, field: FieldPlan) -> bool:

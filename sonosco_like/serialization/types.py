@@ -14,10 +14,11 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 
 from sonosco_like.errors import DefinitionError
 from sonosco_like.serialization import atoms
+from sonosco_like.serialization.callables import CallableConverter
 from sonosco_like.serialization.containers import DictConverter, ListConverter, SetConverter, TupleConverter
 from sonosco_like.serialization.converter import Converter
 from sonosco_like.serialization.dynamic import AnyConverter, UnionConverter
-from sonosco_like.serialization.objects import CallableConverter, ClassConverter, ObjectConverter
+from sonosco_like.serialization.objects import ClassConverter, ObjectConverter
 from sonosco_like.serialization.plans import Plan
 
 _ATOMS: dict[Any, Converter] = {

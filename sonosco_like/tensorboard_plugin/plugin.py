@@ -88,27 +88,16 @@ class TranscriptsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
         name = request.args.get("id", "")
         entry = chosen(store.samples(context, found.recordings), name, "sample")
         assert found.recordings is not None
+        features = _picture(store, context, found.recordings, entry.get("features"))
         step = max((each for each in found.alignments if each <= whole_number(request.args, "step", 0)), default=None)
         aligned: Mapping[str, Any] = {}
+        alignments = []
         if step is not None:
-            aligned = store.samples(context, found.alignments[step]).get(name, {})
-        alignments = [
-            {**each, "values": _values(store, context, found.alignments[step], each)}
-            for each in aligned.get("alignments", [])
-            if step is not None
-        ]
-        features = entry.get("features", {})
-        return _json(
-            request,
-            {
-                "id": name,
-                "step": step,
-                "duration": entry.get("duration"),
-                "features": {**features, "values": _values(store, context, found.recordings, features)},
-                "alignments": alignments,
-                "words": aligned.get("words", []),
-            },
-        )
+            record = found.alignments[step]
+            aligned = store.samples(context, record).get(name, {})
+            alignments = [_picture(store, context, record, each) for each in _list(aligned.get("alignments", []))]
+        content = {"id": name, "step": step, "duration": entry.get("duration"), "features": features}
+        return _json(request, {**content, "alignments": alignments, "words": aligned.get("words", [])})
 
     def _audio(self, request: Request) -> Response:
         """The recording of a sample; in parts if the browser asks so, without which it could not be wound forward."""
@@ -145,11 +134,21 @@ def _rates(record: Record, mode: str) -> Any:
     return rates.get(mode) if isinstance(rates, dict) else None
 
 
-def _values(store: Store, context: Any, record: Record, matrix: Mapping[str, Any]) -> str:
+def _picture(store: Store, context: Any, record: Record, matrix: Any) -> dict[str, Any]:
+    """A matrix of a record with its values."""
+    if not isinstance(matrix, dict):
+        raise UnreadableError("There should be a picture.")
+    rows, columns = matrix.get("rows"), matrix.get("columns")
     content = store.part(context, record, matrix.get("part"))
-    if len(content) != matrix.get("rows", 0) * matrix.get("columns", 0):
+    if not isinstance(rows, int) or not isinstance(columns, int) or len(content) != rows * columns:
         raise UnreadableError("A picture has not as many pixels as it should.")
-    return base64.b64encode(content).decode("ascii")
+    return {**matrix, "values": base64.b64encode(content).decode("ascii")}
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise UnreadableError("There should be a list.")
+    return value
 
 
 def _static(request: Request) -> Response:

@@ -111,7 +111,7 @@ def unpacked(packed: bytes) -> bytes:
 def _parsed(content: bytes, kind: type) -> Any:
     try:
         value = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UnreadableError(f"A part is not JSON: {error}.") from None
     if not isinstance(value, kind):
         raise UnreadableError(f"A part should be a {kind.__name__}, but is a {type(value).__name__}.")

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from sonosco_like.errors import ConfigError, Problem, UsageError
+from sonosco_like.inference.checkpoints import step_of
 from sonosco_like.serialization import dumps, files, loads, restore
 from sonosco_like.serialization.context import Reader
 from sonosco_like.serialization.document import MAX_BYTES, parse
@@ -22,14 +23,12 @@ from sonosco_like.serialization.folder import GRAPH, open_tensors, read_state
 from sonosco_like.serialization.overrides import apply_overrides
 from sonosco_like.serialization.text import decode
 from sonosco_like.training.change_rules import changed_leaves, reason_against
-from sonosco_like.training.checkpoints import step_of
 from sonosco_like.training.rates import change_optimizer, follow_new_schedule
+from sonosco_like.training.run_folder import CHANGES, CONFIG
 from sonosco_like.training.trainer import ModelTrainer
 
 logger = logging.getLogger(__name__)
 
-CHANGES = "changes.yaml"
-_CONFIG = "config.yaml"
 _TRAINER, _OPTIMIZER = "trainer.", "optimizer."
 
 
@@ -73,7 +72,7 @@ class Changes:
     def record(self) -> None:
         """Write the new changes down, before the first batch that they concern."""
         if self.checkpoint is not None:
-            mine = [_path(override).removeprefix(_TRAINER) for override in self.new]
+            mine = list(map(_inner, self.new))
             found = {path: value for path, value in self._found.items() if any(_within(path, own) for own in mine)}
             self.new = [override for override in self.new if any(_within(path, _inner(override)) for path in found)]
         else:
@@ -102,8 +101,8 @@ class Changes:
         outer = [override for override in self.new if not override.startswith(_TRAINER)]
         if not outer:
             return {}
-        config = files.read_file(self.folder / _CONFIG, MAX_BYTES).decode()
-        changed = apply_overrides(parse(config, _CONFIG), outer)
+        config = files.read_file(self.folder / CONFIG, MAX_BYTES).decode()
+        changed = apply_overrides(parse(config, CONFIG), outer)
         return {path: reason_against(path, None) for path in changed_leaves(config, changed, list(map(_path, outer)))}
 
     def _refuse(self, reasons: dict[str, str | None]) -> None:

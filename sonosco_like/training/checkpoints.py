@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,17 +12,14 @@ from typing import Any
 from yaml.nodes import Node
 
 from sonosco_like.errors import ConfigError, StorageError
+from sonosco_like.inference.checkpoints import CHECKPOINTS, checkpoints_of, name_of, pointed
 from sonosco_like.serialization import files, verify
 from sonosco_like.serialization.context import Reader
-from sonosco_like.serialization.converter import is_mapping
+from sonosco_like.serialization.converter import is_mapping, mapping_items
 from sonosco_like.serialization.folder import STATE, of_one_piece, open_tensors, read_state
-from sonosco_like.serialization.objects import mapping_items
 from sonosco_like.serialization.types import converter_for
 
 logger = logging.getLogger(__name__)
-
-_FORM = re.compile(r"step-(\d{8,})")
-_LONGEST_POINTER = 1000
 
 
 class Checkpoints:
@@ -31,18 +27,15 @@ class Checkpoints:
 
     def __init__(self, run: Path) -> None:
         self.run = run
-        self.folder = run / "checkpoints"
+        self.folder = run / CHECKPOINTS
 
     def path_of(self, step: int) -> Path:
         """Where the checkpoint of a step is, or will be."""
-        return self.folder / f"step-{step:08d}"
+        return self.folder / name_of(step)
 
     def all(self) -> list[Path]:
         """Every checkpoint, the oldest first."""
-        for path in self.folder.glob(".step-*.previous"):  # of a process that died while it replaced a checkpoint
-            files.restore_previous(path.with_name(path.name[1:].removesuffix(".previous")))
-        found = [path for path in self.folder.glob("step-*") if _FORM.fullmatch(path.name)]
-        return sorted(found, key=step_of)
+        return checkpoints_of(self.run)
 
     def newest(self) -> Path | None:
         """The newest checkpoint that is intact; damaged ones are named in the log and passed over."""
@@ -56,19 +49,14 @@ class Checkpoints:
 
     def point(self, name: str, path: Path) -> None:
         """Have `latest` or `best` name a checkpoint."""
-        content = f"checkpoints/{path.name}\n".encode()
+        content = f"{CHECKPOINTS}/{path.name}\n".encode()
         pointer = self.run / name
         if not pointer.is_file() or pointer.read_bytes() != content:
             files.replace_file(pointer, content)
 
     def pointed(self, name: str) -> Path | None:
         """The checkpoint that `latest` or `best` names, if it names one that is there."""
-        pointer = self.run / name
-        if not pointer.is_file() or pointer.stat().st_size > _LONGEST_POINTER:
-            return None
-        match = _FORM.search(pointer.read_text(errors="replace"))
-        path = self.folder / match.group() if match else None
-        return path if path is not None and path.is_dir() else None
+        return pointed(self.run / name)
 
     def repair(self) -> None:
         """Have `latest` and `best` name the newest and the best intact checkpoint, whatever they name now."""
@@ -90,13 +78,19 @@ class Checkpoints:
         for name in ("model", "averaging"):
             part = getattr(trainer, name, None)
             if part is not None:
-                part.load_state_dict(of_one_piece(path, functools.partial(_state_dict, name=name)))
+                part.load_state_dict(of_one_piece(path, functools.partial(state_dict_of, name=name)))
 
 
-def step_of(path: Path) -> int:
-    """The step a checkpoint was taken at."""
-    match = _FORM.fullmatch(path.name)
-    return int(match.group(1)) if match else -1
+def state_dict_of(checkpoint: Path, name: str) -> dict[str, Any]:
+    """The state of one part of a saved trainer, such as `model`; no class of the run has to be known. {} if none."""
+    state = read_state(checkpoint)
+    reader = Reader(str(checkpoint / STATE), open_tensors(checkpoint, state))
+    node: Any = state["objects"]
+    for key in (name, "state_dict"):
+        node = mapping_items(node, reader).get(key) if is_mapping(node) else None
+    content = None if node is None else converter_for(Any).decode(node, reader)
+    reader.raise_problems()
+    return content if isinstance(content, dict) else {}
 
 
 def _is_intact(path: Path) -> bool:
@@ -122,12 +116,3 @@ def _objects(checkpoint: Path, reader: Reader) -> Iterator[dict[str, Node]]:
     for node in mapping_items(read_state(checkpoint)["objects"], reader).values():
         if is_mapping(node):
             yield mapping_items(node, reader)
-
-
-def _state_dict(checkpoint: Path, name: str) -> Any:
-    state = read_state(checkpoint)
-    reader = Reader(str(checkpoint / STATE), open_tensors(checkpoint, state))
-    entries = mapping_items(mapping_items(state["objects"], reader)[name], reader)
-    content = converter_for(Any).decode(entries["state_dict"], reader)
-    reader.raise_problems()
-    return content

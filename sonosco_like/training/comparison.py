@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sonosco_like.inference.checkpoints import FINAL
 from sonosco_like.serialization import diff
+from sonosco_like.training.run_folder import METRICS
 from sonosco_like.training.witness import WITNESS
 
 _CLOCK = re.compile(r"(.*_)?(seconds?|time|wall|clock|elapsed|remaining)|seconds_.*")
@@ -35,7 +37,7 @@ class FirstDifference:
 
 def compare_runs(a: Path, b: Path) -> list[str]:
     """Where two finished runs differ: final trainers, then the rows of their metrics."""
-    found = [str(each) for each in diff(a / "final", b / "final") if not is_clock(each.path)]
+    found = [str(each) for each in diff(a / FINAL, b / FINAL) if not is_clock(each.path)]
     left, right = list(_metrics(a)), list(_metrics(b))
     for line, rows in enumerate(zip(left, right, strict=False), 1):
         for name in dict.fromkeys([*rows[0], *rows[1]]):
@@ -83,7 +85,7 @@ def _differing(expected: dict[str, Any], row: dict[str, Any]) -> Iterator[str]:
 
 
 def _metrics(folder: Path) -> Iterator[dict[str, Any]]:
-    for row in _rows(folder / "metrics.jsonl"):
+    for row in _rows(folder / METRICS):
         yield {name: value for name, value in row.items() if not is_clock(name)}
 
 

@@ -6,6 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 
 from sonosco_like.errors import ConfigError, DataError, MissingPackageError, SonoscoError, StorageError, UsageError
 from sonosco_like.events import CallbackError
+from sonosco_like.inference.checkpoints import FINAL
 from sonosco_like.serialization import Snapshot, dumps, files, loads, verify
 from sonosco_like.serialization.definition import serializable
 from sonosco_like.serialization.document import MAX_BYTES, parse
@@ -27,13 +29,14 @@ from sonosco_like.training.initialisation import InitialWeights, initialise
 from sonosco_like.training.interrupts import on_interrupt
 from sonosco_like.training.journal import journal
 from sonosco_like.training.lock import only_process
+from sonosco_like.training.processes import Processes
 from sonosco_like.training.randomness import seed_everything
 from sonosco_like.training.remote import RemoteCopy, is_url
+from sonosco_like.training.run_folder import CONFIG, ENVIRONMENT
 from sonosco_like.training.trainer import ModelTrainer
 
 logger = logging.getLogger(__name__)
 
-CONFIG, ENVIRONMENT, FINAL = "config.yaml", "environment.yaml", "final"
 _MISTAKES = (UsageError, ConfigError, DataError, MissingPackageError)  # of the user, if nothing was trained yet
 
 
@@ -142,10 +145,11 @@ class Experiment:
         return received[0] if received else 0
 
     def _interrupt(self, name: str) -> None:
-        logger.warning("%s: saving after this batch, then leaving. Once more leaves at once.", name)
         self.interrupted = True
         self.trainer.save_checkpoint()
         self.trainer.stop_training(f"interrupted by {name}")
+        with suppress(RuntimeError):  # the signal may have come in the midst of another line
+            logger.warning("%s: saving after this batch, then leaving. Once more leaves at once.", name)
 
     def _point_latest(self, path: Path) -> None:
         if path.parent == self.checkpoints.folder:
@@ -181,7 +185,7 @@ def open_run(run: str | Path, overrides: Iterable[str] = (), into: Path | None =
     `run` is a run folder, or the URL of a remote copy, which is fetched to the folder `into`, or to `runs/<its name>`.
     """
     if is_url(str(run)):
-        run = fetch_run(str(run), into)
+        run = _fetched_for_all(str(run), into)
     folder = files.absolute(run)
     if not (folder / CONFIG).is_file():
         raise UsageError(f"{run} is not a run folder: it has no {CONFIG}.")
@@ -193,6 +197,21 @@ def open_run(run: str | Path, overrides: Iterable[str] = (), into: Path | None =
     if newest is not None:
         experiment.trainer = changes.load()
     return experiment, experiment.trainer.global_step
+
+
+def _fetched_for_all(url: str, into: Path | None) -> Path:
+    """The folder to which the first process has fetched a run, also in the others, which wait for it."""
+    processes = Processes()
+    folder, failure = "", None
+    if processes.is_first:
+        try:
+            folder = str(fetch_run(url, into))
+        except SonoscoError as error:
+            failure = error
+    folder = processes.from_first(folder)
+    if not folder:
+        raise failure or UsageError(f"{url} could not be fetched by the first process.")
+    return Path(folder)
 
 
 def _is_mistake(error: BaseException) -> bool:
@@ -220,4 +239,4 @@ def _seed(node: Node) -> int:
     for key, value in entries:
         if key.value == "seed" and isinstance(value, ScalarNode) and kind_of(value) == INT:
             return int(value.value)
-    return 1234
+    return Experiment.seed

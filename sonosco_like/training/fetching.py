@@ -13,10 +13,10 @@ from sonosco_like.serialization import files, verify
 from sonosco_like.serialization.folder import GRAPH, STATE, TENSORS
 from sonosco_like.training.lock import only_process
 from sonosco_like.training.remote import COMPLETE, complete_folders, folders, open_url
+from sonosco_like.training.run_folder import CONFIG
 
 logger = logging.getLogger(__name__)
 
-_CONFIG = "config.yaml"
 _FORM = re.compile(r"(checkpoints/step-(\d{8,})|final)-[0-9a-f]{12}")
 _LONGEST_MARK = 2**16
 
@@ -29,8 +29,8 @@ def fetch_run(url: str, into: Path | None = None) -> Path:
     system, root = open_url(url)
     folder = files.absolute(into or Path("runs") / root.rpartition("/")[2])
     try:
-        if not system.exists(f"{root}/{_CONFIG}"):
-            raise UsageError(f"There is no run at {url}: it has no {_CONFIG}.")
+        if not system.exists(f"{root}/{CONFIG}"):
+            raise UsageError(f"There is no run at {url}: it has no {CONFIG}.")
         _refuse_another_run(system, root, folder, url)
         folder.mkdir(parents=True, exist_ok=True)
         with only_process(folder):
@@ -49,7 +49,7 @@ def _fetch(system: Any, root: str, folder: Path) -> None:
         target = folder / name.rpartition("-")[0]
         if not target.exists():
             _fetch_folder(system, f"{root}/{name}", target)
-    for name in sorted(_other_files(system, root), key=lambda name: name == _CONFIG):
+    for name in sorted(_other_files(system, root), key=lambda name: name == CONFIG):
         if not (folder / name).exists():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             aside = (folder / name).with_name(f".{Path(name).name}.saving")
@@ -97,6 +97,6 @@ def _is_harmless(name: str) -> bool:
 
 
 def _refuse_another_run(system: Any, root: str, folder: Path, url: str) -> None:
-    here = folder / _CONFIG
-    if here.is_file() and here.read_bytes() != system.cat_file(f"{root}/{_CONFIG}"):
+    here = folder / CONFIG
+    if here.is_file() and here.read_bytes() != system.cat_file(f"{root}/{CONFIG}"):
         raise UsageError(f"{folder} holds another run than {url}; choose another folder with --run-dir.")

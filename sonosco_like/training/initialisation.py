@@ -6,7 +6,6 @@ import fnmatch
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,15 +14,10 @@ from sonosco_like.errors import ConfigError, StorageError, UsageError, did_you_m
 from sonosco_like.inference.checkpoints import find_checkpoint
 from sonosco_like.inference.saved import SavedTrainer
 from sonosco_like.serialization import serializable
-from sonosco_like.serialization.context import INVALID, Reader
-from sonosco_like.serialization.converter import is_mapping
-from sonosco_like.serialization.folder import STATE, open_tensors, read_state
-from sonosco_like.serialization.objects import mapping_items
-from sonosco_like.serialization.types import converter_for
+from sonosco_like.training.checkpoints import state_dict_of
 
 logger = logging.getLogger(__name__)
 
-_MODEL, _STATE_DICT = "model", "state_dict"
 _MOST_LISTED = 8
 
 
@@ -94,16 +88,10 @@ def weights_of(checkpoint: Path) -> dict[str, Tensor]:
     """
     try:
         averaged = SavedTrainer(checkpoint).tensors_of("WeightAverage", "weights")
-        state = read_state(checkpoint)
-        reader = Reader(str(checkpoint / STATE), open_tensors(checkpoint, state))
-        node: Any = state["objects"]
-        for key in (_MODEL, _STATE_DICT):
-            node = mapping_items(node, reader).get(key) if is_mapping(node) else None
-        content = INVALID if node is None else converter_for(Any).decode(node, reader)
-        reader.raise_problems()
+        content = state_dict_of(checkpoint, "model")
     except (StorageError, ConfigError) as error:
         raise UsageError(f"init_from: {checkpoint} cannot be read: {error}") from error
-    if not isinstance(content, dict) or not content:
+    if not content:
         raise UsageError(f"init_from: {checkpoint} holds no `model` with weights; it must be saved by a trainer.")
     return {name: value for name, value in {**content, **averaged}.items() if isinstance(value, Tensor)}
 

@@ -16,12 +16,11 @@ import yaml
 
 from sonosco_like.metrics import describe
 from sonosco_like.serialization import files
+from sonosco_like.training.run_folder import LOGS, STATUS
 from sonosco_like.version import __version__
 
 logger = logging.getLogger(__name__)
 
-STATUS = "status.yaml"
-LOGS = "logs"
 RunState = Literal["running", "finished", "interrupted", "failed"]
 
 

@@ -116,6 +116,10 @@ class Processes:
         distributed.all_gather(found, padded.to(self._device))
         return [json.loads(bytes(each.tolist())) for each in found]
 
+    def from_first(self, content: Any) -> Any:
+        """The content of the first process, plain data that JSON can hold, in every process."""
+        return self.gather(content)[0]
+
     @property
     def _device(self) -> torch.device:
         return torch.device("cuda", self.local_rank) if distributed.get_backend() == "nccl" else torch.device("cpu")

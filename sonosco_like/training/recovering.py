@@ -38,7 +38,8 @@ class Recovering(Validating):
         if usable:
             return True
         place = f"epoch {self.epoch}, step {self.step}"
-        said = f"The loss is {loss} at {place}, on a batch with {describe_batch(batch)}."
+        value = "not a number in another process" if math.isfinite(loss) else str(loss)
+        said = f"The loss is {value} at {place}, on a batch with {describe_batch(batch)}."
         if self.non_finite == "stop":
             raise NonFiniteLossError(f"{said} Look at these utterances, or set `non_finite` to skip or rollback.")
         assert self._last_good is not None

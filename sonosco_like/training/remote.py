@@ -19,15 +19,17 @@ from pathlib import Path
 from typing import Any
 
 from sonosco_like.errors import MissingPackageError, StorageError, UsageError
+from sonosco_like.inference.checkpoints import FINAL
 from sonosco_like.serialization import files
 from sonosco_like.serialization.folder import GRAPH, STATE, TENSORS
 from sonosco_like.training.checkpoints import Checkpoints
+from sonosco_like.training.run_folder import ENVIRONMENT
 
 logger = logging.getLogger(__name__)
 
 COMPLETE = "complete.json"
 _SAVED = (GRAPH, TENSORS, STATE)
-_ELSEWHERE = ("lock", "latest", "best", "checkpoints", "final")  # made anew, or copied in their own way
+_ELSEWHERE = ("lock", "latest", "best", "checkpoints", FINAL)  # made anew, or copied in their own way
 _PAUSES = (1.0, 5.0, 20.0)  # seconds before another attempt
 
 
@@ -86,7 +88,7 @@ class RemoteCopy:
 
     def _local_folders(self) -> dict[str, Path]:
         """What is saved here under the names it has there, the newest checkpoint first."""
-        saved = [*reversed(Checkpoints(self.folder).all()), self.folder / "final"]
+        saved = [*reversed(Checkpoints(self.folder).all()), self.folder / FINAL]
         states = {path: _read(path / STATE) for path in saved}
         return {_remote_name(path, content): path for path, content in states.items() if content is not None}
 
@@ -132,13 +134,13 @@ class RemoteCopy:
 
     def _refuse_another_run(self) -> None:
         """Two runs at one URL would delete each other's checkpoints."""
-        name = "environment.yaml"
+        place = f"{self._root}/{ENVIRONMENT}"
         try:
-            there = self._system.exists(f"{self._root}/{name}") and self._system.cat_file(f"{self._root}/{name}")
+            there = self._system.exists(place) and self._system.cat_file(place)
         except Exception as error:
             logger.warning("The remote copy at %s cannot be read now: %s: %s", self.url, type(error).__name__, error)
             return
-        if there and there != _read(self.folder / name):
+        if there and there != _read(self.folder / ENVIRONMENT):
             raise UsageError(
                 f"{self.url} holds another run. Give this one a `remote` of its own, or continue that one with: "
                 f"sonosco resume {self.url}"
@@ -170,7 +172,7 @@ def open_url(url: str) -> tuple[Any, str]:
 def folders(system: Any, root: str) -> list[str]:
     """The folders with checkpoints there, complete or not, by their names in the run."""
     checkpoints = [f"checkpoints/{name}" for name in _names_in(system, f"{root}/checkpoints")]
-    return checkpoints + [name for name in _names_in(system, root) if name.startswith("final-")]
+    return checkpoints + [name for name in _names_in(system, root) if name.startswith(f"{FINAL}-")]
 
 
 def _names_in(system: Any, path: str) -> list[str]:
@@ -193,7 +195,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _remote_name(path: Path, state: bytes) -> str:
-    place = path.name if path.name == "final" else f"checkpoints/{path.name}"
+    place = path.name if path.name == FINAL else f"checkpoints/{path.name}"
     return f"{place}-{hashlib.sha256(state).hexdigest()[:12]}"
 
 

@@ -71,12 +71,11 @@ class CheckpointSaver:
         self._submit(lambda: None).result()
 
     def close(self) -> None:
-        """Wait, end the thread, and report what failed. The saver may be used again afterwards."""
+        """Wait, then give back the thread and the memory of the copy. The saver may be used again afterwards."""
         if self._pool is not None:
             self._pool.shutdown()
         self._pool = self._write = None
         self._copies = _Copies()
-        self.check()
 
     def _write_out(self, snapshot: Snapshot, path: Path) -> bool:
         if not self._guarded(lambda: snapshot.write(path)):

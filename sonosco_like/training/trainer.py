@@ -191,13 +191,13 @@ class ModelTrainer(Checkpointing, Recovering):
         except BaseException as error:
             if isinstance(error, Exception):
                 self._save_last_good()
-            fire(self.hooks, Moment(Event.ERROR.value, self, error=error))
+            self._tell_of(error)
             raise
         finally:
             self._listening = False
             self._close_callbacks()
-            self.saver.wait()
-        self.saver.close()
+            self.saver.close()
+        self.saver.check()
 
     def _run_to_its_end(self) -> None:
         try:
@@ -366,6 +366,13 @@ class ModelTrainer(Checkpointing, Recovering):
     def _limit_reached(self) -> bool:
         share = self.epoch / self.epochs
         return self._limit is not None and self._limit.reached(self.epoch, self.global_step, self.seconds, share)
+
+    def _tell_of(self, error: BaseException) -> None:
+        """Let callbacks hear what ends the run; one that fails on top of it must not hide it."""
+        try:
+            fire(self.hooks, Moment(Event.ERROR.value, self, error=error))
+        except Exception as another:
+            logger.error("%s", another)
 
     def _close_callbacks(self) -> None:
         for callback in self.callbacks:

@@ -43,6 +43,10 @@ class Validating(TrainerParts, ABC):
         self._predictions.append((loader, found))
         return found
 
+    def judging(self) -> AbstractContextManager[None]:
+        """The model as it is while it is judged: without dropout and without learning; afterwards as it was."""
+        return judging(self.model)
+
     @property
     def vocabulary(self) -> Any:
         """The tokenizer of the data, which turns labels into text."""

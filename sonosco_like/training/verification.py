@@ -14,10 +14,11 @@ from pathlib import Path
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from sonosco_like.errors import SonoscoError, UsageError
+from sonosco_like.inference.checkpoints import FINAL, step_of
 from sonosco_like.serialization import files
 from sonosco_like.serialization.document import MAX_BYTES, parse
 from sonosco_like.serialization.overrides import apply_overrides
-from sonosco_like.training.checkpoints import Checkpoints, step_of
+from sonosco_like.training.checkpoints import Checkpoints
 from sonosco_like.training.comparison import FirstDifference, compare_runs, first_difference, steps_of
 from sonosco_like.training.witness import StepWitness
 
@@ -64,35 +65,66 @@ def verify_resume(
     for path in (whole, killed):
         shutil.rmtree(path, ignore_errors=True)
     say("training once, unbroken")
-    _finish(_Process([*train, str(whole)], folder / "whole.log"), whole)
+    with _Process([*train, str(whole)], folder / "whole.log") as process:
+        process.finish(whole)
     steps, saved = steps_of(whole), _last_step(whole)
     drawn = random.Random(seed)
     fell: list[int] = []
     for target in sorted(drawn.randint(1, max(1, saved - 1)) for _ in range(kills)):
-        process = _Process(_next_command(killed, train, imports), folder / "killed.log")
-        at = _kill_after(process, killed, target, drawn.uniform(0.0, 0.5))
+        with _Process(_next_command(killed, train, imports), folder / "killed.log") as process:
+            at = process.kill_after(killed, target, drawn.uniform(0.0, 0.5))
         if at is None:
             break
         fell.append(at)
         say(f"killed after step {at} of {steps}")
-    _finish(_Process(_next_command(killed, train, imports), folder / "killed.log"), killed)
+    with _Process(_next_command(killed, train, imports), folder / "killed.log") as process:
+        process.finish(killed)
     return Verdict(tuple(fell), steps, tuple(compare_runs(whole, killed)), first_difference(whole, killed))
 
 
 class _Process:
-    """A `sonosco` command under way, its output in a file: a pipe that nobody reads would hold it up."""
+    """A `sonosco` command under way, its output in a file: a pipe that nobody reads would hold it up.
+
+    It does not outlive the `with` it is used in.
+    """
 
     def __init__(self, arguments: list[str], log: Path) -> None:
         self._log = log
         with log.open("wb") as output:
             command = [sys.executable, "-m", "sonosco_like", *arguments]
-            self.popen = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)  # noqa: S603
+            self._popen = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)  # noqa: S603
 
-    def refuse_failure(self, folder: Path) -> None:
+    def __enter__(self) -> _Process:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._popen.kill()
+        self._popen.wait()
+
+    def finish(self, folder: Path) -> None:
+        """Wait for the end of a run. Raises VerificationError if it did not come to its own."""
+        self._popen.wait()
+        self._refuse_failure(folder)
+        if not (folder / FINAL).is_dir():
+            raise VerificationError(f"The run in {folder} ended without leaving {folder / FINAL}.")
+
+    def kill_after(self, folder: Path, step: int, pause: float) -> int | None:
+        """Kill a run some time after it saved a step; None if it came to its end before."""
+        while self._popen.poll() is None:
+            if _last_step(folder) >= step:
+                time.sleep(pause)
+                break
+            time.sleep(0.02)
+        self._refuse_failure(folder)
+        self._popen.kill()
+        self._popen.wait()
+        return None if (folder / FINAL).is_dir() else _last_step(folder)
+
+    def _refuse_failure(self, folder: Path) -> None:
         """Raise with what was said if the command ended by itself and not well."""
-        if self.popen.poll():
+        if self._popen.poll():
             said = self._log.read_text(errors="replace")[-2000:]
-            raise VerificationError(f"The run in {folder} ended with exit code {self.popen.returncode}:\n{said}")
+            raise VerificationError(f"The run in {folder} ended with exit code {self._popen.returncode}:\n{said}")
 
 
 def _witnessed(config: Path, overrides: Sequence[str]) -> str:
@@ -117,26 +149,6 @@ def _next_command(folder: Path, train: list[str], imports: list[str]) -> list[st
         return ["resume", str(folder), *imports]
     shutil.rmtree(folder, ignore_errors=True)
     return [*train, str(folder)]
-
-
-def _finish(process: _Process, folder: Path) -> None:
-    process.popen.wait()
-    process.refuse_failure(folder)
-    if not (folder / "final").is_dir():
-        raise VerificationError(f"The run in {folder} ended without leaving {folder / 'final'}.")
-
-
-def _kill_after(process: _Process, folder: Path, step: int, pause: float) -> int | None:
-    """Kill a run some time after it saved a step; None if it came to its end before."""
-    while process.popen.poll() is None:
-        if _last_step(folder) >= step:
-            time.sleep(pause)
-            break
-        time.sleep(0.02)
-    process.refuse_failure(folder)
-    process.popen.kill()
-    process.popen.wait()
-    return None if (folder / "final").is_dir() else _last_step(folder)
 
 
 def _last_step(folder: Path) -> int:

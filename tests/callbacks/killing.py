@@ -11,6 +11,8 @@ from pathlib import Path
 from sonosco_like.events import AbstractCallback
 from sonosco_like.serialization import serializable
 
+HERE = Path(__file__).parent
+
 
 @serializable
 class KillAt(AbstractCallback):
@@ -42,7 +44,7 @@ saving, killing = SaveAt(at={saved_at}, path=folder / "checkpoint"), KillAt(at={
 make_trainer({callbacks}, saving, killing).start_training()
 """
     inherited = {name: value for name, value in os.environ.items() if name != "WANDB_SERVICE"}  # it must have its own
-    environment = {**inherited, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**inherited, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(map(str, (HERE, HERE.parent)))}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     return folder / "checkpoint"

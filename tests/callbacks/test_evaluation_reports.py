@@ -25,6 +25,19 @@ def test_a_report_has_every_measure_of_every_set(capsys):
         assert word in printed
 
 
+def test_several_validation_sets_are_reported_one_by_one(capsys):
+    sets = {"near": TinyLoader(batches=1, seed=7), "far": TinyLoader(batches=1, seed=50)}
+    trainer = make_trainer(EvaluationReport(every=None, examples=1), val_data_loader=sets)
+    log = logged(trainer)
+    trainer.start_training()
+    values = log[-1][1]
+    for name in sets:
+        assert values[f"report/val_{name}/loss"] == trainer.performance_measures[f"val_{name}_loss"]
+    printed = capsys.readouterr().out
+    assert "val_near u7-0\n" in printed
+    assert "val_far u50-0\n" in printed
+
+
 def test_examples_show_what_was_said_and_heard(capsys):
     trainer = make_trainer(EvaluationReport(every=None, examples=3))
     trainer.start_training()

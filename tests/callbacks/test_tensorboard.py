@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from types import SimpleNamespace
 
 import matplotlib.figure
 import numpy as np
 import pytest
 import torch
+from event_records import records
 from killing import run_until_killed
 from tiny_run import SaveAt, TinyLoader, make_trainer
 
@@ -32,15 +33,6 @@ def points(folder):
     """Every curve as (step, value) pairs."""
     seen = read(folder)
     return {tag: [(point.step, point.value) for point in seen.Scalars(tag)] for tag in seen.Tags()["scalars"]}
-
-
-def records(folder):
-    """How often each (tag, step) is in the files, whatever a reader makes of them."""
-    found: Counter[tuple[str, int]] = Counter()
-    for file in folder.iterdir():
-        for event in accumulators.event_file_loader.EventFileLoader(str(file)).Load():
-            found.update((value.tag, event.step) for value in event.summary.value)
-    return found
 
 
 def run(*callbacks, **fields):
@@ -183,8 +175,10 @@ def foreign_loss(output, batch):
     return output * len(batch)
 
 
-def test_hyperparameters_are_flat_and_typed():
+def test_hyperparameters_are_flat_and_typed(tmp_path):
     text = "class: A\nlr: 1e-3\nlayers: 3\nbias: true\nnone: null\nname: '3'\nsizes: [1, 2]\ncallbacks: [{every: 1ba}]"
-    assert hyperparameters(text) == {
+    (tmp_path / "config.yaml").write_text(text)
+    run = SimpleNamespace(experiment=SimpleNamespace(folder=tmp_path))
+    assert hyperparameters(run) == {
         "class": "A", "lr": 0.001, "layers": 3, "bias": True, "name": "3", "sizes.0": 1, "sizes.1": 2,
     }  # fmt: skip

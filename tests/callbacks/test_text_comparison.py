@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from event_records import records
 from text_samples import sample
 from tiny_run import TEXTS, SaveAt, TinyLoader, logged, make_trainer
 from torch import nn
@@ -58,15 +59,6 @@ def tables(rows, how="free_running"):
     return found
 
 
-def records(folder):
-    """How often each (tag, step) is in the event files."""
-    found: Counter[tuple[str, int]] = Counter()
-    for file in folder.iterdir():
-        for event in accumulators.event_file_loader.EventFileLoader(str(file)).Load():
-            found.update((value.tag, event.step) for value in event.summary.value)
-    return found
-
-
 @serializable
 class CountingDecoder(GreedyCTCDecoder):
     """Counts the utterances it decodes."""
@@ -76,6 +68,19 @@ class CountingDecoder(GreedyCTCDecoder):
     def decode(self, output, vocabulary, **options):
         self.decoded += len(output.encoded_lengths_B)
         return super().decode(output, vocabulary, **options)
+
+
+@serializable
+class WatchingDecoder(AttentionBeamDecoder):
+    """Notes how many utterances it is given at a time, and whether the model was learning then."""
+
+    searches: list[int] = state([])
+    was_training: list[bool] = state([])
+
+    def decode(self, output, vocabulary, *, model=None, **options):
+        self.searches.append(len(output.encoded_lengths_B))
+        self.was_training.append(model.training)
+        return super().decode(output, vocabulary, model=model, **options)
 
 
 @pytest.mark.parametrize("cls", [TbTextComparisonCallback, LasTextComparisonCallback, TranscriptDashboard])
@@ -165,6 +170,25 @@ def test_a_beam_search_decodes_samples_only_and_none_if_it_is_the_trainers():
     _, rows = run(shared, decoder=CountingDecoder())
     assert shared.decoder.decoded == 0
     assert len(tables(rows, "beam_search")[2]) == len(VALIDATED)
+
+
+def test_samples_of_all_batches_are_searched_at_once_and_without_dropout():
+    searching = LasTextComparisonCallback(samples=3, decoder=WatchingDecoder())
+    trainer, _ = run(searching)
+    assert searching.decoder.searches == [3, 3]  # of utterances that came in two batches, in each validation
+    assert searching.decoder.was_training == [False, False]
+    assert trainer.model.training
+
+
+def test_a_search_of_all_samples_hears_what_a_search_of_each_batch_hears():
+    searching = LasTextComparisonCallback(decoder=AttentionBeamDecoder(beam_size=3))
+    _, rows = run(searching)
+    free = TbTextComparisonCallback()
+    _, expected = run(free, decoder=AttentionBeamDecoder(beam_size=3))
+    assert searching.rates == free.rates
+    heard = {name.partition("/")[2]: text for name, text in tables(rows, "beam_search")[4].items()}
+    freely = {name.partition("/")[2]: text for name, text in tables(expected)[4].items()}
+    assert {name: text.replace("beam search", "free-running") for name, text in heard.items()} == freely
 
 
 def test_texts_are_decoded_even_if_no_metric_wants_them():

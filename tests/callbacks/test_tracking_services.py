@@ -19,6 +19,12 @@ from sonosco_like.serialization import load
 CURVES = {"loss/train", "loss/val", "gradient_norm/train", "token_accuracy/train", "token_accuracy/val", "wer/val"}
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch):
+    """On a busy machine the service of Weights & Biases may take longer to start than it is given."""
+    monkeypatch.setenv("WANDB_X_SERVICE_WAIT", "300")
+
+
 def run(*callbacks, **fields):
     trainer = make_trainer(*callbacks, **fields)
     trainer.start_training()

@@ -50,6 +50,7 @@ def test_a_misspelt_command_gets_a_suggestion(capsys):
         (ConfigError([Problem("bad", "a.b", "f.yaml", 3)]), 2, "Error: f.yaml:3: a.b: bad"),
         (ConfigError([Problem("x", source="f"), Problem("y", source="f")]), 2, "Error: 2 problems:\nf: x\nf: y"),
         (StorageError("disk full"), 1, "Error: disk full"),
+        (PermissionError(13, "Permission denied", "/place"), 1, "Error: /place: Permission denied.\n"),
         (KeyError("oops"), 1, "This should not have happened"),
         (click.exceptions.Abort(), 130, "Interrupted."),
     ],
@@ -74,3 +75,13 @@ def test_debug_shows_the_traceback(capsys, monkeypatch):
     monkeypatch.setattr(cli.sonosco, "get_command", lambda context, name: failing)
     assert run(["--debug", "schema"]) == 2
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_module_of_the_users_that_fails_is_named_with_its_error(capsys, tmp_path, monkeypatch):
+    (tmp_path / "broken_module.py").write_text("1 / 0\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert run(["train", "--config", "any.yaml", "--import", "broken_module"]) == 2
+    said = capsys.readouterr().err
+    assert "--import broken_module: ZeroDivisionError: division by zero" in said
+    assert "should not have happened" not in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -127,15 +128,24 @@ def test_the_table_is_plain_text_where_there_is_no_terminal(folder, capsys):
     ]  # fmt: skip
 
 
+def everything_from(terminal: int) -> str:
+    """What was written to a terminal until nobody had it open any more, however little fits into it at once."""
+    content = b""
+    with contextlib.suppress(OSError):  # Linux reports the end as an error
+        while part := os.read(terminal, 4096):
+            content += part
+    os.close(terminal)
+    return content.decode()
+
+
 def test_on_a_terminal_it_is_a_table_with_colours(folder):
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "sonosco_like", "runs", str(folder)]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160"}
-    done = subprocess.run(command, stdout=theirs, env=environment, check=True, stderr=subprocess.PIPE)
-    os.close(theirs)
-    shown = os.read(ours, 100_000).decode()
-    os.close(ours)
-    assert done.stderr == b""
+    with subprocess.Popen(command, stdout=theirs, env=environment, stderr=subprocess.PIPE) as process:
+        os.close(theirs)
+        shown = everything_from(ours)
+        assert process.stderr.read() == b""
     assert "\x1b[33minterrupted" in shown
     assert "\x1b[31mfailed" in shown
 
@@ -175,5 +185,27 @@ def test_a_folder_of_a_strangers_can_at_worst_have_empty_columns(tmp_path):
     (folder / "status.yaml").write_text("[" * 200_000)
     (folder / "environment.yaml").write_text("started: !!python/object/apply:os.getcwd []\n")
     (folder / "config.yaml").write_text(f"class: Experiment\nname: {'[' * 4000}\n")
+    huge = "1" + "0" * 400
+    rows = [
+        "[" * 100_000 + '"val_loss"',
+        '["val_loss"]',
+        f'{{"epoch": {huge}, "val_loss": {huge}}}',
+        '{"val_loss": 2.0}',
+    ]
+    (folder / "metrics.jsonl").write_text("\n".join(rows) + "\n")
     found = read_run(folder, held=set())
-    assert (found.name, found.step) == ("run", 15)
+    assert (found.name, found.step, found.epoch, found.best) == ("run", 15, None, {"val_loss": 2.0})
+
+
+def test_a_folder_that_may_not_be_looked_into_is_passed_over(tmp_path, monkeypatch):
+    make_run(tmp_path / "run")
+    (tmp_path / "secret").mkdir()
+    scandir = os.scandir
+
+    def refusing(folder):
+        if folder == tmp_path / "secret":  # as for anybody but root
+            raise PermissionError(13, "Permission denied", str(folder))
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    assert [found.name for found in find_runs(tmp_path)] == ["tiny"]

@@ -7,29 +7,19 @@ import logging
 import pytest
 import torch
 import yaml
+from training_parts import tiny_config
 
 from sonosco_like import load
 from sonosco_like.cli import run
 from sonosco_like.training.comparison import compare_runs
 
-CONFIG = """
-class: Experiment
-name: tiny
-seed: 7
-trainer:
-  class: ModelTrainer
-  model: {class: training_parts.Net}
-  loss: training_parts.squared_error
-  epochs: 2
-  train_data_loader: {class: training_parts.Sums}
-  val_data_loader: {class: training_parts.Sums, batches: 2}
-  optimizer: {class: AdamW, lr: 0.01}
+CONFIG = tiny_config("""
   scheduler: {class: StepLR, step_size: 6, gamma: 0.5}
   callbacks:
   - {class: LogMeasures, every: 1ba}
   - {class: MetricsFile}
   - {class: ModelCheckpoint, every: 3ba, keep_last: 2}
-"""
+""")
 IMPORT = ["--import", "training_parts"]
 
 

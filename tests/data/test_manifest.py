@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sonosco_like.data.manifest import Manifest, derived_id, write_manifest
-from sonosco_like.errors import DataError
+from sonosco_like.errors import DataError, StorageError
 from sonosco_like.records import Utterance
 
 from .conftest import make_corpus, write_rows, write_tone
@@ -190,6 +190,18 @@ def test_csv_rows_with_too_many_cells_or_no_number_are_named(tmp_path: Path) -> 
         Manifest.read(tmp_path / "m.csv")
 
 
+@pytest.mark.parametrize("at_once", [1, 3, 100])
+def test_missing_durations_are_measured_however_many_there_are(
+    tmp_path: Path, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sonosco_like.data.manifest._MEASURED_AT_ONCE", at_once)
+    seconds = [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75]
+    rows = [{"audio_filepath": write_tone(tmp_path / f"{each}.wav", each).name, "text": ""} for each in seconds]
+    rows[3]["duration"] = 0.125
+    read = Manifest.read(write_rows(tmp_path / "m.jsonl", rows))
+    assert read.durations.tolist() == [*seconds[:3], 0.125, *seconds[4:]]
+
+
 def test_recordings_without_duration_that_cannot_be_measured_are_named(tmp_path: Path) -> None:
     write_tone(tmp_path / "a.wav", 0.5)
     (tmp_path / "m.csv").write_text("a.wav,one\nb.wav,two\n", encoding="utf-8")
@@ -246,6 +258,21 @@ def test_a_failed_write_leaves_the_old_manifest_and_nothing_else(tmp_path: Path)
         write_manifest(path, utterances())
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_manifest_that_cannot_be_written_says_so_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StorageError, match=r"m\.jsonl could not be written: "):
+        write_manifest(tmp_path / "file" / "m.jsonl", [Utterance("1", "a.wav", 1.0, "one")])
+
+
+def test_recordings_elsewhere_are_found_from_a_manifest_behind_a_link(tmp_path: Path) -> None:
+    recording = write_tone(tmp_path / "audio" / "one.wav", 0.1)
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    (tmp_path / "near").symlink_to(tmp_path / "far" / "away", target_is_directory=True)
+    path = write_manifest(tmp_path / "near" / "m.jsonl", [Utterance("1", str(recording), 0.1, "one")])
+    (read,) = Manifest.read(path)
+    assert Path(read.audio_filepath).samefile(recording)
 
 
 def test_a_corpus_can_move(tmp_path: Path) -> None:

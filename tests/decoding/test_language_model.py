@@ -99,12 +99,27 @@ def test_a_file_is_read_once_unless_it_changes(arpa_file):
         (ARPA.replace("\\end\\", ""), "ends before"),
         (ARPA.replace("-0.4\t<s> a", "-0.4\t<s>"), "tiny.arpa:15: expected a log probability, 2 words"),
         (ARPA.replace("-0.9\tb", "much\tb"), "tiny.arpa:12"),
+        (ARPA.replace("\\2-grams:", "\\two-grams:"), "tiny.arpa:14: expected "),
     ],
 )
 def test_broken_files_are_refused_with_their_place(arpa_file, content, message):
     arpa_file.write_text(content)
     with pytest.raises(DataError, match=message):
         ArpaModel(arpa_file)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("latin.arpa", ARPA.replace("\ta\t", "\tä\t").encode("latin-1")),
+        ("torn.arpa.gz", gzip.compress(ARPA.encode())[:-20]),
+        ("plain.arpa.gz", ARPA.encode()),
+    ],
+)
+def test_files_that_are_no_text_are_refused_in_a_sentence(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=f"{name} cannot be read as ARPA text"):
+        NGramLanguageModel(path=tmp_path / name, reader="arpa").load()
 
 
 def test_what_cannot_be_read_says_what_is_missing(tmp_path):

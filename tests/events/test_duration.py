@@ -41,9 +41,8 @@ def test_a_duration_is_reached_by_its_own_unit_only():
     assert Duration.parse("0.5dur").reached(epochs=0, batches=0, seconds=0, share=0.5)
 
 
-@given(value=st.integers(1, 10**6), unit=st.sampled_from(["ep", "ba", "s"]))
+@given(value=st.integers(1, 10**12), unit=st.sampled_from(["ep", "ba", "s"]))
 def test_text_and_back(value, unit):
     duration = Duration(float(value), unit)
     assert Duration.parse(f"{value}{unit}") == duration
-    if value < 10**5:
-        assert Duration.parse(str(duration)) == duration
+    assert Duration.parse(str(duration)) == duration

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
+from placed_batches import PlacedBatches
 
 from sonosco_like.events import AbstractCallback, Hooks, Listener, Moment, fire, listen, stage
 from sonosco_like.metrics import Judged, Sums, metric
@@ -55,32 +55,13 @@ def squared_error(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 @serializable
-class Batches:
+class Batches(PlacedBatches):
     """Pairs of inputs and targets; keeps its place."""
 
-    count: int = 3
+    batches: int = 3
 
-    def __post_init__(self) -> None:
-        self.epoch = self.position = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        if epoch != self.epoch:
-            self.epoch, self.position = epoch, 0
-
-    def seek(self, position: int) -> None:
-        self.position = position
-
-    def state_dict(self) -> dict[str, int]:
-        return {"epoch": self.epoch, "position": self.position}
-
-    def load_state_dict(self, content: dict[str, int]) -> None:
-        self.epoch, self.position = content["epoch"], content["position"]
-
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        for number in range(self.position, self.count):
-            self.position = number + 1
-            yield torch.full((2, 1), float(number)), torch.ones(2, 1)
-        self.position = 0
+    def batch(self, epoch: int, position: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.full((2, 1), float(position)), torch.ones(2, 1)
 
 
 @metric(lower_is_better=True, over="examples")
@@ -98,7 +79,7 @@ def make_trainer(*callbacks: Any, cls: type[ModelTrainer] = ModelTrainer, **fiel
             "loss": squared_error,
             "epochs": 2,
             "train_data_loader": Batches(),
-            "val_data_loader": Batches(count=1),
+            "val_data_loader": Batches(batches=1),
             "optimizer": SGD(lr=0.01),
             "metrics": [distance],
             "callbacks": list(callbacks),

@@ -8,6 +8,7 @@ import pytest
 
 from sonosco_like.errors import UsageError
 from sonosco_like.inference import find_checkpoint
+from sonosco_like.inference.checkpoints import checkpoints_of, name_of, step_of
 
 
 def saved(path: Path) -> Path:
@@ -39,6 +40,20 @@ def test_the_best_one_comes_before_the_final_one(run):
     saved(run / "final")
     (run / "best").write_text("checkpoints/step-00000020\n")
     assert find_checkpoint(run) == run / "checkpoints" / "step-00000020"
+
+
+def test_a_checkpoint_whose_replacement_was_cut_off_is_put_back(run):
+    newest = run / "checkpoints" / "step-00000100"
+    newest.rename(newest.with_name(".step-00000100.previous"))
+    assert find_checkpoint(run) == newest
+    assert newest.is_dir()
+
+
+def test_checkpoints_go_by_their_steps_however_many_digits_they_have(run):
+    saved(run / "checkpoints" / "step-100000000")
+    saved(run / "checkpoints" / "step-7")
+    assert [step_of(path) for path in checkpoints_of(run)] == [5, 20, 100, 100_000_000]
+    assert name_of(100_000_000) == "step-100000000"
 
 
 def test_a_pointer_to_what_is_gone_is_passed_over(run):

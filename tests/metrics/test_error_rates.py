@@ -112,9 +112,7 @@ def test_token_accuracy_of_a_ctc_model_is_refused_with_a_remedy():
 
 def test_direction_and_needs_are_declared():
     assert describe(word_error_rate).lower_is_better
-    assert describe(word_error_rate).is_better(0.1, than=0.2)
     assert not describe(token_accuracy).lower_is_better
-    assert describe(token_accuracy).is_better(0.2, than=0.1)
     assert needs_of([token_accuracy]) == frozenset()
     assert needs_of([token_accuracy, word_error_rate]) == {"hypotheses"}
     assert needs_of([teacher_forced_word_error_rate, word_error_rate]) == {"hypotheses", "teacher_forced"}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+from placed_batches import PlacedBatches
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -50,41 +50,25 @@ def picture_trainer(*callbacks: Any, cls: type[ModelTrainer] = ModelTrainer, **f
 
 
 @serializable
-class Speech:
-    """Two utterances of noise a batch, the same in every epoch; keeps its place."""
+class Speech(PlacedBatches):
+    """Two utterances of noise a batch, the same in every epoch."""
 
     batches: int = 3
     seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.dataset = SimpleNamespace(tokenizer=TOKENIZER)
-        self.epoch = self.position = self.rank = 0
-        self.world_size = 1
+        self.rank, self.world_size = 0, 1
 
     def __len__(self) -> int:
         return self.batches
 
-    def set_epoch(self, epoch: int) -> None:
-        if epoch != self.epoch:
-            self.epoch, self.position = epoch, 0
-
-    def seek(self, position: int) -> None:
-        self.position = position
-
     def distribute(self, rank: int, world_size: int) -> None:
         self.rank, self.world_size = rank, world_size
 
-    def state_dict(self) -> dict[str, int]:
-        return {"epoch": self.epoch, "position": self.position}
-
-    def load_state_dict(self, content: dict[str, int]) -> None:
-        self.epoch, self.position = content["epoch"], content["position"]
-
-    def __iter__(self) -> Iterator[Batch]:
-        for position in range(self.position, self.batches):
-            self.position = position + 1
-            yield utterances(self.seed + position * self.world_size + self.rank)
-        self.position = 0
+    def batch(self, epoch: int, position: int) -> Batch:
+        return utterances(self.seed + position * self.world_size + self.rank)
 
 
 def utterances(number: int) -> Batch:

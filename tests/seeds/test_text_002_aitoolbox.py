@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -169,11 +170,13 @@ finally:
 
 
 def test_a_callback_for_the_first_process_is_heard_there_only(tmp_path):
+    here = Path(__file__).parent
+    paths = os.pathsep.join(map(str, (here, here.parent)))
     command = [sys.executable, "-W", "ignore", "-c", PROCESS]
     started = [
         subprocess.Popen(
             [*command, str(rank), str(tmp_path / "store")],
-            env={"PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+            env={"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

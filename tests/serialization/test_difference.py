@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import field
 
+import pytest
 import torch
 from torch import nn
 
 from sonosco_like import diff, load, save, serializable, state
+from sonosco_like.errors import StorageError
 
 
 @serializable
@@ -57,3 +59,12 @@ def test_saved_folders_and_files_are_compared_without_building_them(tmp_path):
         "state[''].state_dict['linear.weight']",
         "state[''].state_dict['linear.bias']",
     ]
+
+
+@pytest.mark.parametrize("name", ["trainer.yaml", "state.yaml", "tensors.safetensors"])
+def test_a_saved_folder_that_was_changed_is_refused_by_name(tmp_path, name):
+    save(Thing(), tmp_path / "one")
+    with (tmp_path / "one" / name).open("ab") as file:
+        file.write(b" ")
+    with pytest.raises(StorageError, match=f"{name} is torn or was changed"):
+        diff(tmp_path / "one", Thing())

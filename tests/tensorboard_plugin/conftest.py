@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
-import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from dataclasses import dataclass
@@ -81,14 +82,21 @@ class Server:
 
 
 def start_tensorboard(logdir: Path, *options: str) -> Server:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    """A TensorBoard that has told its address: the port is the system's choice, which nobody can take meanwhile."""
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--host", "127.0.0.1"]
-    command += ["--port", str(port), "--reload_interval", "1", *options]
+    command += ["--port", "0", "--reload_interval", "1", *options]
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
-    return Server(f"http://127.0.0.1:{port}", process)
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, env=environment)
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and process.poll() is None:
+            said.seek(0)
+            if found := re.search(rb"at (http://[^ ]+?)/? ", said.read()):
+                return Server(found[1].decode(), process)
+            time.sleep(0.1)
+        process.kill()
+        said.seek(0)
+        raise AssertionError(f"TensorBoard does not start: {said.read().decode()}")
 
 
 def stop(server: Server) -> None:
@@ -100,9 +108,11 @@ def stop(server: Server) -> None:
 def server(tiny_runs):
     """TensorBoard on the two trainings."""
     running = start_tensorboard(tiny_runs[0])
-    running.wait_for(lambda runs: len(runs) == 2)
-    yield running
-    stop(running)
+    try:
+        running.wait_for(lambda runs: len(runs) == 2)
+        yield running
+    finally:
+        stop(running)
 
 
 @pytest.fixture

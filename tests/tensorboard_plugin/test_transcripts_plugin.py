@@ -342,6 +342,25 @@ def test_torn_and_hostile_records_are_refused_with_a_sentence(tmp_path, parts):
     assert asking.rows(run="good")["rows"][0]["id"] == "u1"
 
 
+@pytest.mark.parametrize(
+    "entries",
+    [
+        '[{"id": "u1", "features": 5}]',
+        '[{"id": "u1"}]',
+        '[{"id": "u1", "features": {"rows": "a", "columns": "b", "part": 1}}]',
+        '[{"id": "u1", "features": {"rows": 1, "columns": 9, "part": 1}}]',
+        "[" * 100_000,
+    ],
+    ids=["no picture", "nothing", "no numbers", "too few pixels", "deep"],
+)
+def test_hostile_samples_are_refused_with_a_sentence(tmp_path, entries):
+    write_transcripts(tmp_path / "bad", {"u1": "one"}, {10: {"u1": "one"}})
+    asking = with_record(tmp_path, {"kind": "recordings"}, [zlib.compress(entries.encode()), NONE])
+    answer = asking.get("/sample", run="bad", set="val", id="u1", step=10)
+    assert answer.status_code == 422
+    assert "cannot be read" in json.loads(answer.get_data())["error"]
+
+
 def key_of(folder):
     """The key of the utterances that a run has written."""
     multiplexer = multiplexers.EventMultiplexer().AddRunsFromDirectory(str(folder.parent))

@@ -15,8 +15,9 @@ import torch
 from distributed_parts import Plain, batch_of
 from training_parts import squared_error
 
-from sonosco_like import diff
+from sonosco_like import diff, load
 from sonosco_like.training import seed_everything
+from sonosco_like.training.remote import RemoteCopy
 
 HERE = Path(__file__).parents[1]
 
@@ -35,7 +36,7 @@ trainer:
   optimizer: {class: SGD, lr: 0.05}
   callbacks:
   - {class: distributed_parts.Witness}FREEZE
-  - {class: training_parts.Slow, pause: PAUSE}
+  - {class: training_parts.Gate, at: 6}
   - {class: ModelCheckpoint, every: 2ba, keep_last: 9}
 """
 
@@ -53,9 +54,9 @@ def start(folder: Path, *program: str) -> subprocess.Popen:
     )
 
 
-def train(folder: Path, model: str, pause: float = 0.0, freeze: str = "") -> subprocess.Popen:
+def train(folder: Path, model: str, freeze: str = "") -> subprocess.Popen:
     folder.mkdir(parents=True, exist_ok=True)
-    config = CONFIG.replace("MODEL", model).replace("PAUSE", str(pause)).replace("FREEZE", freeze)
+    config = CONFIG.replace("MODEL", model).replace("FREEZE", freeze)
     (folder / "config.yaml").write_text(config)
     return torchrun(folder, "train", "--config", "config.yaml", "--run-dir", "run")
 
@@ -115,17 +116,35 @@ def test_only_the_first_process_writes_the_run(plain):
 def test_a_run_of_two_processes_that_was_killed_goes_on_bit_exact(tmp_path):
     freeze = '\n  - {class: FreezeParameters, patterns: ["layers.3.*"], until: 4ba}'
     finished(train(tmp_path / "whole", "training_parts.Net", freeze=freeze))
-    process = train(tmp_path / "broken", "training_parts.Net", pause=0.2, freeze=freeze)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.hold").touch()
+    process = train(tmp_path / "broken", "training_parts.Net", freeze=freeze)
     while not (tmp_path / "broken" / "run" / "checkpoints" / "step-00000006").exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     _kill(process)
     finished(torchrun(tmp_path / "broken", "resume", "run"))
     found = [str(each) for each in diff(tmp_path / "whole" / "run" / "final", tmp_path / "broken" / "run" / "final")]
-    assert [each for each in found if "seconds" not in each and "pause" not in each] == []
+    assert [each for each in found if "seconds" not in each] == []
     for rank in (0, 1):
         assert _seen(tmp_path / "whole", 2, rank) == _seen(tmp_path / "broken", 2, rank)
     assert _seen(tmp_path / "whole", 2, 0)["weights"] == _seen(tmp_path / "whole", 2, 1)["weights"]  # what thawed too
+
+
+def test_two_processes_resume_a_run_from_a_url_which_the_first_one_fetches(plain, tmp_path):
+    url = (tmp_path / "remote").as_uri()
+    with RemoteCopy(plain / "run", url):
+        pass
+    finished(torchrun(tmp_path, "resume", url, "--run-dir", "here", "--set", "trainer.epochs=4"))
+    assert load(tmp_path / "here" / "final").epoch == 4
+    assert _seen(tmp_path, 3, 0)["weights"] == _seen(tmp_path, 3, 1)["weights"]
+
+
+def test_processes_agree_on_the_folder_of_a_run_that_is_named_after_the_time(plain, tmp_path):
+    (tmp_path / "config.yaml").write_text((plain / "config.yaml").read_text().replace("epochs: 3", "epochs: 1"))
+    finished(torchrun(tmp_path, "train", "--config", "config.yaml"))
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+    assert _seen(tmp_path, 0, 0)["folder"] == _seen(tmp_path, 0, 1)["folder"]
 
 
 def test_batch_normalisation_can_see_the_batches_of_all_processes_as_one(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from sonosco_like.events import AbstractCallback, CallbackError
 from sonosco_like.records import Batch
 from sonosco_like.training import Experiment, NonFiniteLossError, open_run
 from sonosco_like.training.batches import describe_batch
+from sonosco_like.training.experiment import RunFailedError
 
 
 @serializable
@@ -139,3 +141,26 @@ def test_all_listeners_hear_an_event_at_which_one_fails():
     with pytest.raises(CallbackError, match="FailsOnce failed at batch_end"):
         make_trainer(callbacks=[FailsOnce(event="batch_end", at=1), diary]).start_training()
     assert len(diary.losses) == 1
+
+
+@serializable
+class FailsOnError(AbstractCallback):
+    """Has trouble of its own when it is told of that of others."""
+
+    def on_error(self, moment) -> None:
+        raise OSError("no pictures on a full disk")
+
+
+def test_what_ends_a_run_is_not_hidden_by_a_callback_that_fails_on_top_of_it(caplog):
+    trainer = make_trainer(callbacks=[FailsOnError(), FailsOnce()])
+    with pytest.raises(CallbackError, match="FailsOnce failed at forward_end"):
+        trainer.start_training()
+    assert "FailsOnError failed at error: OSError: no pictures on a full disk" in caplog.text
+
+
+def test_a_run_that_fails_leaves_no_thread_behind(tmp_path):
+    before = set(threading.enumerate())
+    trainer = make_trainer(callbacks=[ModelCheckpoint(every="3ba"), FailsOnce()])
+    with pytest.raises(RunFailedError):
+        Experiment(name="failing", trainer=trainer).start(tmp_path / "run")
+    assert set(threading.enumerate()) <= before

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-import training_parts  # noqa: F401  (registers the classes that the config names)
 import yaml
+from training_parts import tiny_config
 
 from sonosco_like import diff, load
 from sonosco_like.cli import run
@@ -21,30 +21,22 @@ from sonosco_like.training.lock import only_process
 
 HERE = Path(__file__).parents[1]
 
-CONFIG = """
-class: Experiment
-name: tiny
-seed: 7
-trainer:
-  class: ModelTrainer
-  model: {class: training_parts.Net}
-  loss: training_parts.squared_error
-  epochs: 6
-  train_data_loader: {class: training_parts.Sums}
-  val_data_loader: {class: training_parts.Sums, batches: 2}
-  optimizer: {class: AdamW, lr: 0.01}
+CONFIG = tiny_config(
+    """
   callbacks:
   - {class: training_parts.Diary}
-  - {class: training_parts.Slow, pause: PAUSE}
+  - {class: training_parts.Gate, at: 9}
   - {class: ModelCheckpoint, every: 3ba, keep_last: 2}
-"""
+""",
+    epochs=6,
+)
 
 
 @pytest.fixture
 def config(tmp_path):
     """A config whose classes are in training_parts.py, imported as a user's own module."""
     path = tmp_path / "tiny.yaml"
-    path.write_text(CONFIG.replace("PAUSE", "0.0"))
+    path.write_text(CONFIG)
     return path
 
 
@@ -67,17 +59,26 @@ def wait_for(path: Path, process: subprocess.Popen) -> None:
         time.sleep(0.02)
 
 
+def held_run(folder: Path) -> subprocess.Popen:
+    """A run in the midst of the batch after step 9, where it stays until `run.hold` is gone."""
+    (folder / "tiny.yaml").write_text(CONFIG)
+    (folder / "run.hold").touch()
+    process = sonosco("train", "--config", "tiny.yaml", "--run-dir", "run", cwd=folder)
+    wait_for(folder / "run" / "checkpoints" / "step-00000009", process)
+    return process
+
+
 def differences(a: Path, b: Path) -> list[str]:
     """Where two checkpoints differ, the clock and what was heard on a second start aside."""
     found = diff(a, b)
-    return [str(d) for d in found if "seconds" not in d.path and "heard" not in d.path and "pause" not in d.path]
+    return [str(d) for d in found if "seconds" not in d.path and "heard" not in d.path]
 
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory):
     """The run that was never stopped."""
     folder = tmp_path_factory.mktemp("unbroken")
-    (folder / "tiny.yaml").write_text(CONFIG.replace("PAUSE", "0.0"))
+    (folder / "tiny.yaml").write_text(CONFIG)
     code, said = finished(sonosco("train", "--config", "tiny.yaml", "--run-dir", "run", cwd=folder))
     assert code == 0, said
     return folder / "run"
@@ -94,10 +95,9 @@ def test_a_run_folder_holds_what_the_contract_says(unbroken):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_saves_the_batch_under_way_and_the_run_goes_on_bit_exact(unbroken, tmp_path, number, code):
-    (tmp_path / "tiny.yaml").write_text(CONFIG.replace("PAUSE", "0.1"))
-    process = sonosco("train", "--config", "tiny.yaml", "--run-dir", "run", cwd=tmp_path)
-    wait_for(tmp_path / "run" / "checkpoints" / "step-00000003", process)
+    process = held_run(tmp_path)
     process.send_signal(number)
+    (tmp_path / "run.hold").unlink()
     returned, said = finished(process)
     assert returned == code, said
     assert "sonosco resume run" in said
@@ -108,9 +108,7 @@ def test_a_signal_saves_the_batch_under_way_and_the_run_goes_on_bit_exact(unbrok
 
 
 def test_a_killed_run_goes_on_bit_exact_also_elsewhere(unbroken, tmp_path):
-    (tmp_path / "tiny.yaml").write_text(CONFIG.replace("PAUSE", "0.05"))
-    process = sonosco("train", "--config", "tiny.yaml", "--run-dir", "run", cwd=tmp_path)
-    wait_for(tmp_path / "run" / "checkpoints" / "step-00000009", process)
+    process = held_run(tmp_path)
     process.kill()
     process.communicate()
     (tmp_path / "elsewhere").mkdir()
@@ -215,7 +213,7 @@ def test_the_final_folder_can_be_loaded(unbroken):
 def test_a_mistake_found_at_the_start_leaves_the_folder_to_the_corrected_config(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    wrong = CONFIG.replace("PAUSE", "0.0").replace("callbacks:\n", "callbacks:\n  - {class: FreezeParameters}\n")
+    wrong = CONFIG.replace("callbacks:\n", "callbacks:\n  - {class: FreezeParameters}\n")
     (tmp_path / "tiny.yaml").write_text(wrong)
     assert run(["train", "--config", "tiny.yaml", "--run-dir", "run"]) == 2
     said = capsys.readouterr().err

@@ -123,6 +123,7 @@ def test_an_error_afterwards_is_reported_too(tmp_path, caplog):
     saver.save(weights(1), tmp_path / "checkpoint")
     saver.then(fail)
     saver.close()
+    saver.check()
     assert "the pointer is not ours" in caplog.text
 
 

@@ -14,6 +14,8 @@ from training_parts import Diary, Sums, make_trainer, squared_error
 from sonosco_like import dumps, loads
 from sonosco_like.errors import UsageError
 from sonosco_like.events import CallbackError, Stop
+from sonosco_like.metrics import Sums as RunningSums
+from sonosco_like.metrics import metric
 from sonosco_like.optim import SGD, AdamW
 from sonosco_like.training import ModelTrainer, seed_everything
 
@@ -280,3 +282,18 @@ def test_a_foreign_loader_is_passed_over_when_continued_and_this_is_said(caplog)
         trainer.continue_training()
     assert "Counting has no position; passing over 2 batches." in caplog.text
     assert trainer.global_step == 20
+
+
+@metric(lower_is_better=True, over="examples")
+def distance(judged):
+    """The mean distance from the target."""
+    return RunningSums((judged.output - judged.batch[1]).abs().sum(), judged.output.numel())
+
+
+def test_metrics_can_be_added_and_replaced_between_trainings():
+    trainer = make_trainer(epochs=1, callbacks=[])
+    trainer.add_metric(distance)
+    trainer.start_training()
+    assert {"distance", "val_distance"} <= set(trainer.performance_measures)
+    trainer.set_metrics([])
+    assert trainer.metrics == []

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 
 import pytest
 import torch
-from training_parts import make_trainer
+from training_parts import make_trainer, tiny_config
 
 from sonosco_like import save, serializable
 from sonosco_like.cli import run
 from sonosco_like.events import AbstractCallback
 from sonosco_like.training.comparison import FirstDifference, compare_runs, first_difference, is_clock
-from sonosco_like.training.verification import VerificationError, verify_resume
+from sonosco_like.training.verification import VerificationError, _Process, verify_resume
 from sonosco_like.training.witness import WITNESS, StepWitness
 
-CONFIG = """
-class: Experiment
-name: verified
-trainer:
-  class: ModelTrainer
-  model: {class: training_parts.Net}
-  loss: training_parts.squared_error
-  epochs: 4
-  train_data_loader: {class: training_parts.Sums}
-  optimizer: {class: AdamW, lr: 0.01}
+CONFIG = tiny_config(
+    """
   callbacks:
-  - {class: training_parts.Slow, pause: PAUSE}
+  - {class: training_parts.Gate, at: 15}
   - {class: LogMeasures, every: 1ba}
   - {class: MetricsFile}
   - {class: TensorBoardCallback}
   - {class: ModelCheckpoint, every: 2ba}
-"""
+""",
+    epochs=4,
+)
 
 
 @serializable
@@ -62,11 +57,13 @@ class Forgetful(AbstractCallback):
 
 @pytest.fixture
 def config(tmp_path, monkeypatch, repository):
-    """A config of few steps, slow enough to be killed in between."""
+    """A config of 20 steps; one of them is held, in a run that is to be killed, until it was."""
     folders = [str(repository / "tests"), str(repository / "tests" / "training"), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(folders))
     path = tmp_path / "verified.yaml"
-    path.write_text(CONFIG.replace("PAUSE", "0.1"))
+    path.write_text(CONFIG)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "killed.hold").touch()
     return path
 
 
@@ -74,13 +71,13 @@ def test_a_config_that_can_be_killed_is_exact(config, tmp_path, capsys):
     arguments = ["--kills", "1", "--keep", str(tmp_path / "kept"), "--import", "training_parts"]
     assert run(["verify-resume", "--config", str(config), *arguments]) == 0
     said = capsys.readouterr().out
-    assert "killed after step" in said
+    assert "killed after step 14 of 20" in said
     assert "EXACT: 20 steps" in said
     assert (tmp_path / "kept" / "killed" / "final").is_dir()
 
 
 def test_what_no_seed_decides_is_found_at_its_step_and_is_not_blamed_on_resuming(config, tmp_path, capsys):
-    config.write_text(config.read_text().replace("0.1}", "0.0}") + "  - {class: test_verification.Restless}\n")
+    config.write_text(config.read_text() + "  - {class: test_verification.Restless}\n")
     modules = ["--import", "training_parts", "--import", "test_verification"]
     assert run(["verify-resume", "--config", str(config), "--kills", "0", *modules]) == 1
     said = capsys.readouterr().out
@@ -104,6 +101,15 @@ def test_state_that_a_checkpoint_does_not_hold_is_found(config, tmp_path):
 def test_a_run_that_fails_by_itself_is_shown(config, tmp_path):
     with pytest.raises(VerificationError, match="ended with exit code 2"):
         verify_resume(config, tmp_path / "kept", 1, overrides=["trainer.epochz=3"], modules=["training_parts"])
+
+
+def test_a_run_does_not_outlive_a_verification_that_is_interrupted(tmp_path, monkeypatch):
+    (tmp_path / "sleeper.py").write_text("import time\ntime.sleep(600)\n")
+    monkeypatch.chdir(tmp_path)
+    process = _Process(["train", "--config", "any.yaml", "--import", "sleeper"], tmp_path / "log")
+    with pytest.raises(KeyboardInterrupt), process:
+        raise KeyboardInterrupt
+    assert process._popen.returncode == -signal.SIGKILL
 
 
 def rows(folder, *content):

@@ -8,6 +8,7 @@ from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
+from sonosco_like.callbacks.naming import number_among
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback, Moment
 from sonosco_like.serialization import serializable
@@ -48,7 +49,7 @@ class WritesFiles(AbstractCallback, ABC):
         """Where this callback writes in this run."""
         folder = Path(context.experiment.folder) if context.experiment is not None else self.folder
         alike = [other for other in context.callbacks if isinstance(other, WritesFiles) and other.path == self.path]
-        number = next((position for position, other in enumerate(alike) if other is self), 0)
+        number = number_among(self, alike)
         path = folder / self.path
         return path.with_name(f"{path.stem}-{number + 1}{path.suffix}") if number else path
 

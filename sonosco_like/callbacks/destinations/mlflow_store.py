@@ -9,7 +9,7 @@ from typing import Any
 from sonosco_like.callbacks.destinations.destination import Destination, WritesFiles, numbers
 from sonosco_like.callbacks.destinations.optional_package import optional_package
 from sonosco_like.callbacks.naming import families_of, tag_of
-from sonosco_like.callbacks.run_config import config_text, hyperparameters
+from sonosco_like.callbacks.run_config import hyperparameters
 from sonosco_like.events import Moment
 from sonosco_like.serialization import serializable, state
 
@@ -84,8 +84,7 @@ class MlflowDestination(WritesFiles, Destination):
         experiment = found.experiment_id if found is not None else self._client.create_experiment(self.experiment)
         name = getattr(context.experiment, "name", None)
         run_id = str(self._client.create_run(experiment, run_name=name).info.run_id)
-        text = config_text(context)
-        parameters = list((hyperparameters(text) if text is not None else {}).items())
+        parameters = list(hyperparameters(context).items())
         for start in range(0, len(parameters), _MOST_PARAMETERS):
             some = parameters[start : start + _MOST_PARAMETERS]
             entries = [self._entities.Param(key, str(value)[:_LONGEST_PARAMETER]) for key, value in some]

@@ -12,7 +12,7 @@ import torch
 from sonosco_like.callbacks.destinations.destination import Destination, WritesFiles, numbers
 from sonosco_like.callbacks.destinations.optional_package import optional_package
 from sonosco_like.callbacks.naming import families_of, tag_of
-from sonosco_like.callbacks.run_config import config_text, hyperparameters
+from sonosco_like.callbacks.run_config import hyperparameters
 from sonosco_like.events import Moment
 from sonosco_like.serialization import serializable, state
 
@@ -51,7 +51,6 @@ class WandbDestination(WritesFiles, Destination):
         self.run_id = self.run_id or secrets.token_hex(4)
         if self.mode == "offline":
             _set_aside(folder, self.run_id)
-        text = config_text(context)
         self._run = wandb.init(
             project=self.project,
             name=getattr(context.experiment, "name", None),
@@ -59,7 +58,7 @@ class WandbDestination(WritesFiles, Destination):
             resume="allow" if self.mode == "online" else None,
             mode=self.mode,
             dir=str(folder),
-            config=hyperparameters(text) if text is not None else {},
+            config=hyperparameters(context),
             settings=wandb.Settings(silent=True, console="off"),
         )
         for step, values in self._sent.items():

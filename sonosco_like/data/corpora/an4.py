@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from sonosco_like.data.corpora.corpus import Corpus, Row
 from sonosco_like.data.corpora.download import Download
+from sonosco_like.data.tools.texts import read_text
 from sonosco_like.errors import DataError
 
 _LINE = re.compile(r"(?:<s>)?(?P<text>[^<>()]*)(?:</s>)?\s*\((?P<id>[^()]+)\)\s*")
@@ -38,14 +39,14 @@ class AN4(Corpus):
 
 def _read_list(fileids: Path, split: str | None) -> Iterator[Row]:
     texts = _read_texts(fileids.with_suffix(".transcription"))
-    for name in fileids.read_text(encoding="utf-8").split():
+    for name in read_text(fileids).split():
         path = fileids.parent.parent / "wav" / f"{name}.sph"
         yield Row(path.stem, path, texts.get(path.stem, ""), path.parent.name, split)
 
 
 def _read_texts(transcription: Path) -> dict[str, str]:
     texts = {}
-    for number, line in enumerate(transcription.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(read_text(transcription).splitlines(), 1):
         match = _LINE.fullmatch(line.strip())
         if match is None:
             raise DataError(f"{transcription}, line {number}: expected words and an id in brackets, got {line!r}.")

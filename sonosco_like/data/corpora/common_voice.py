@@ -12,11 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from sonosco_like.data.corpora.corpus import Corpus, Row
+from sonosco_like.data.corpora.corpus import SPLIT_OF_PART, Corpus, Row
 from sonosco_like.data.corpora.download import Download
 from sonosco_like.errors import DataError, UsageError
-
-_SPLITS = {"train": "train", "dev": "val", "test": "test"}
 
 
 class CommonVoice(Corpus):
@@ -36,7 +34,7 @@ class CommonVoice(Corpus):
 
     def rows(self, folder: Path) -> Iterator[Row]:
         """The utterances of the language; the folder may also be that of the language itself."""
-        for part, split in _SPLITS.items():
+        for part, split in SPLIT_OF_PART.items():
             for table in sorted(folder.absolute().rglob(f"{part}.tsv")):
                 if table.parent.name == self._language:
                     yield from _read_table(table, split)
@@ -60,13 +58,25 @@ def _read_table(table: Path, split: str) -> Iterator[Row]:
 def _read_durations(table: Path) -> dict[str, float]:
     if not table.exists():
         return {}
-    return {record["clip"]: float(record["duration[ms]"]) for record in _records(table, ("clip", "duration[ms]"))}
+    records = _records(table, ("clip", "duration[ms]"))
+    return {record["clip"]: _milliseconds(record["duration[ms]"], table) for record in records}
+
+
+def _milliseconds(text: str, table: Path) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise DataError(f"{table} has a duration that is no number of milliseconds: {text!r}.") from None
 
 
 def _records(table: Path, columns: Sequence[str]) -> Iterator[dict[str, str]]:
-    with table.open(encoding="utf-8", newline="") as stream:
-        reader = csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
-        missing = [column for column in columns if column not in (reader.fieldnames or ())]
-        if missing:
-            raise DataError(f"{table} has no column {missing[0]!r}; is it of Common Voice?")
-        yield from reader
+    """The rows of a table that must have these columns; what a short row lacks is empty."""
+    try:
+        with table.open(encoding="utf-8", newline="") as stream:
+            reader = csv.DictReader(stream, restval="", delimiter="\t", quoting=csv.QUOTE_NONE)
+            missing = [column for column in columns if column not in (reader.fieldnames or ())]
+            if missing:
+                raise DataError(f"{table} has no column {missing[0]!r}; is it of Common Voice?")
+            yield from reader
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{table} cannot be read as a table in UTF-8: {error}. Get it again.") from None

@@ -13,11 +13,14 @@ from typing import ClassVar
 from sonosco_like.data.corpora.download import Download
 from sonosco_like.data.corpora.sources import DOWNLOADS, UNPACKED, unpack_downloads, unpack_source
 from sonosco_like.data.corpora.target import claim_target, write_manifests
-from sonosco_like.data.tools.grouping import share_out
+from sonosco_like.data.tools.grouping import SHARES, share_out
 from sonosco_like.data.tools.measuring import measure_recordings
 from sonosco_like.data.tools.progress import Progress, no_progress
 from sonosco_like.errors import DataError
 from sonosco_like.records import Utterance
+
+SPLIT_OF_PART = {"train": "train", "dev": "val", "test": "test"}
+"""What most corpora call their parts, and what these are here."""
 
 _PRECEDENCE = ("test", "val", "train")  # who keeps a speaker that is in several official splits
 
@@ -52,7 +55,7 @@ class Corpus(ABC):
     expected: ClassVar[str]
     """What a folder with the corpus holds, for the message when it does not."""
 
-    shares: ClassVar[Mapping[str, float]] = {"train": 0.8, "val": 0.1, "test": 0.1}
+    shares: ClassVar[Mapping[str, float]] = SHARES
     """How the speakers of rows without a split are shared out."""
 
     @abstractmethod

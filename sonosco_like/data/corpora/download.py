@@ -89,6 +89,11 @@ def _receive_all(url: str, part: Path, advance: Advance, pause: float) -> None:
                     "Or get the file in another way, and name it with --source."
                 ) from None
             time.sleep(pause * 2**in_vain)
+        except OSError as error:  # of the disk: those of the network are above
+            raise StorageError(
+                f"{part} could not be written: {error.strerror or error}. "
+                "Make room, or choose another folder; the same command goes on from what came."
+            ) from error
 
 
 def _receive(url: str, part: Path, advance: Advance) -> None:
@@ -120,8 +125,9 @@ def _receive(url: str, part: Path, advance: Advance) -> None:
         raise ConnectionError(f"the connection ended after {received} of {expected} bytes")
 
 
-def _open(url: str, headers: dict[str, str]) -> http.client.HTTPResponse:
-    request = urllib.request.Request(url, headers={"User-Agent": "sonosco", **headers})  # noqa: S310 - Download checks
+def _open(url: str, headers: dict[str, str], method: str = "GET") -> http.client.HTTPResponse:
+    sent = {"User-Agent": "sonosco", **headers}
+    request = urllib.request.Request(url, headers=sent, method=method)  # noqa: S310 - Download checks
     response: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=_TIMEOUT)  # noqa: S310
     return response
 
@@ -132,9 +138,8 @@ def _is_refusal(error: Exception) -> bool:
 
 
 def _size(url: str) -> int | None:
-    request = urllib.request.Request(url, method="HEAD", headers={"User-Agent": "sonosco"})  # noqa: S310
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310
+        with _open(url, {}, "HEAD") as response:
             size = response.headers.get("Content-Length")
             return None if size is None else int(size)
     except _BROKEN:

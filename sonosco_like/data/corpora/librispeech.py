@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from sonosco_like.data.corpora.corpus import Corpus, Row
+from sonosco_like.data.corpora.corpus import SPLIT_OF_PART, Corpus, Row
 from sonosco_like.data.corpora.download import Download
+from sonosco_like.data.tools.texts import read_text
 from sonosco_like.errors import UsageError, did_you_mean
 
 # SHA-256 of the archives, as torchaudio publishes them
@@ -25,7 +26,6 @@ PARTS = {
     "test-other": "d09c181bba5cf717b3dee7d4d592af11a3ee3a09e08ae025c5506f6ebe961c29",
 }
 DEFAULT_PARTS = ("train-clean-100", "dev-clean", "test-clean")
-_SPLITS = {"train": "train", "dev": "val", "test": "test"}
 
 
 class LibriSpeech(Corpus):
@@ -48,11 +48,11 @@ class LibriSpeech(Corpus):
         for transcript in sorted(folder.absolute().rglob("*.trans.txt")):
             part = transcript.parent.parent.parent.name
             if part in self._parts:
-                yield from _read_chapter(transcript, _SPLITS[part.partition("-")[0]])
+                yield from _read_chapter(transcript, SPLIT_OF_PART[part.partition("-")[0]])
 
 
 def _read_chapter(transcript: Path, split: str) -> Iterator[Row]:
-    for line in transcript.read_text(encoding="utf-8").splitlines():
+    for line in read_text(transcript).splitlines():
         name, _, text = line.partition(" ")
         yield Row(
             id=name,

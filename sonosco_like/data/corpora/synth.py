@@ -17,11 +17,11 @@ from sonosco_like.data.corpora.grammar import grammar
 from sonosco_like.data.corpora.rendering import SpeakerJob, Spoken, leave_interrupts_to_parent, render_speaker
 from sonosco_like.data.corpora.target import SPLITS, claim_target, write_manifests
 from sonosco_like.data.corpora.voices import draw_voices, split_variants
+from sonosco_like.data.tools.grouping import SHARES
 from sonosco_like.data.tools.progress import Progress, no_progress
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.records import Utterance
 
-SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 _SECONDS_PER_SPEAKER = 12.0  # little, because unheard speakers teach more than more of the same ones
 _FEWEST_SPEAKERS = 2
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
 
+from sonosco_like.data.corpora.grammar import Kind
 from sonosco_like.data.corpora.synth import synthesize
 from sonosco_like.data.corpora.target import manifest_path
 from sonosco_like.data.tools.progress import Progress, no_progress
@@ -20,7 +20,7 @@ class SyntheticCorpus:
     """Synthetic speech in `folder`, made before the first run and kept for the next ones."""
 
     folder: Path
-    kind: Literal["digits", "commands", "sentences"] = "digits"
+    kind: Kind = "digits"
     minutes: float = 30.0
     seed: int = 0
     variety: float = 1.0

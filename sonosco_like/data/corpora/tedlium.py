@@ -12,11 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from sonosco_like.data.corpora.corpus import Corpus, Row
+from sonosco_like.data.corpora.corpus import SPLIT_OF_PART, Corpus, Row
 from sonosco_like.data.corpora.download import Download
 from sonosco_like.errors import DataError
 
-_SPLITS = {"train": "train", "dev": "val", "test": "test"}
 _NOT_SCORED = "ignore_time_segment_in_scoring"
 _MARKS = re.compile(
     r"<[^<>]*>|\{[^{}]*\}|\[[^\[\]]*\]|\([^()]*\)"
@@ -40,7 +39,7 @@ class TEDLIUM(Corpus):
 
     def rows(self, folder: Path) -> Iterator[Row]:
         """The segments of all talks."""
-        for part, split in _SPLITS.items():
+        for part, split in SPLIT_OF_PART.items():
             for transcript in sorted(folder.rglob(f"{part}/stm/*.stm")):
                 if "speaker-adaptation" not in transcript.parts:
                     yield from _read_talk(transcript, split)

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from sonosco_like.data.audio import AUDIO_SUFFIXES
 from sonosco_like.data.manifest import Manifest, write_manifest
-from sonosco_like.data.tools.measuring import AUDIO_SUFFIXES, measure_recordings
+from sonosco_like.data.tools.measuring import measure_recordings
 from sonosco_like.data.tools.merge import Merged, merge_utterances
 from sonosco_like.data.tools.outputs import claim_file
 from sonosco_like.data.tools.progress import Progress, no_progress
+from sonosco_like.data.tools.texts import read_text
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.records import Utterance
 
@@ -98,19 +100,12 @@ def _read_texts(folder: Path) -> dict[Key, str]:
         if path.name.endswith(".trans.txt"):
             transcripts.append(path)
         else:
-            texts[_key(path.with_suffix(""), folder)] = " ".join(_read(path).split())
+            texts[_key(path.with_suffix(""), folder)] = " ".join(read_text(path).split())
     for path in transcripts:
-        for line in _read(path).splitlines():
+        for line in read_text(path).splitlines():
             name, _, text = line.strip().partition(" ")
             texts[_key(path.parent / name, folder)] = text.strip()
     return texts
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}). Convert it first.") from None
 
 
 def _key(path: Path, folder: Path) -> Key:

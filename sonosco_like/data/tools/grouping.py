@@ -11,6 +11,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from sonosco_like.errors import UsageError
 
+SHARES: Mapping[str, float] = {"train": 0.8, "val": 0.1, "test": 0.1}
+"""How utterances are divided where nobody says otherwise."""
+
 
 def join_groups(keys: Iterable[Sequence[Hashable]]) -> list[int]:
     """A group number for each row: rows that share any key are in one group, also by way of other rows."""

@@ -10,7 +10,6 @@ from sonosco_like.data.audio import audio_info
 from sonosco_like.data.tools.progress import Progress, no_progress
 from sonosco_like.errors import DataError
 
-AUDIO_SUFFIXES = frozenset({".aif", ".aiff", ".au", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav"})
 _THREADS = 8  # reading headers is waiting for the disk
 _AT_ONCE = 4096
 

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from sonosco_like.data.manifest import Manifest, write_manifest
-from sonosco_like.data.tools.grouping import join_groups, share_out
+from sonosco_like.data.tools.grouping import SHARES, join_groups, share_out
 from sonosco_like.data.tools.outputs import claim_file
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.records import Utterance
 
 By: TypeAlias = Literal["speaker", "text", "both"]
-SHARES: Mapping[str, float] = {"train": 0.8, "val": 0.1, "test": 0.1}
 
 
 def split_manifest(

@@ -126,6 +126,16 @@ def test_an4_texts_are_found_by_their_id_and_lines_that_make_no_sense_are_named(
         prepare_corpus(AN4(), tmp_path / "again", tmp_path / "source")
 
 
+def test_an4_without_its_transcripts_or_in_another_encoding_is_refused_by_name(tmp_path):
+    transcription = make_an4(tmp_path / "source") / "an4" / "etc" / "an4_test.transcription"
+    transcription.write_bytes("<s> CAFÉ </s> (an1-fcaw-b)".encode("latin-1"))
+    with pytest.raises(DataError, match=r"an4_test\.transcription is not UTF-8 text"):
+        prepare_corpus(AN4(), tmp_path / "out", tmp_path / "source")
+    transcription.unlink()
+    with pytest.raises(DataError, match=r"an4_test\.transcription cannot be read: No such file"):
+        prepare_corpus(AN4(), tmp_path / "again", tmp_path / "source")
+
+
 def test_librispeech_takes_the_wanted_parts_only(tmp_path):
     source = make_librispeech(tmp_path / "source", ("train-clean-100", "train-clean-360", "dev-clean", "test-other"))
     prepared = prepare_corpus(LibriSpeech(["train-clean-360", "dev-clean"]), tmp_path / "out", source)
@@ -156,6 +166,21 @@ def test_common_voice_keeps_a_speaker_of_two_splits_in_the_one_that_measures(tmp
     prepared = prepare_corpus(CommonVoice(), tmp_path / "out", make_common_voice(tmp_path / "source"))
     assert len(rows(tmp_path / "out", "train")) == 1
     assert prepared.left_out == ["common_voice_en_train1 is in train, but its speaker is in test too."]
+
+
+def test_common_voice_tables_that_make_no_sense_are_named(tmp_path):
+    root = make_common_voice(tmp_path / "source") / "cv-corpus-17.0-2024-03-15" / "en"
+    with (root / "dev.tsv").open("a") as table:
+        table.write("devspeaker\tcut-off.mp3\n")
+    prepared = prepare_corpus(CommonVoice(), tmp_path / "out", tmp_path / "source")
+    assert "cut-off has no text." in prepared.left_out
+    write(root / "clip_durations.tsv", "clip\tduration[ms]", "common_voice_en_dev0.mp3\tlong")
+    with pytest.raises(DataError, match=r"clip_durations\.tsv has a duration that is no number"):
+        prepare_corpus(CommonVoice(), tmp_path / "again", tmp_path / "source")
+    (root / "clip_durations.tsv").write_bytes(b"clip\tduration[ms]\n\xff.mp3\t500\n")
+    with pytest.raises(DataError) as caught:
+        prepare_corpus(CommonVoice(), tmp_path / "third", tmp_path / "source")
+    assert str(caught.value).startswith(f"{root / 'clip_durations.tsv'} cannot be read as a table in UTF-8")
 
 
 def test_common_voice_has_one_language_at_a_time(tmp_path):

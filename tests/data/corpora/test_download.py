@@ -95,6 +95,12 @@ def test_a_busy_server_is_asked_again_and_a_refusal_is_not(web, archive, tmp_pat
     assert len(web.requests) == 1
 
 
+def test_a_place_that_cannot_be_written_to_is_named(web, archive, tmp_path):
+    (tmp_path / "archive.tgz.part").mkdir()
+    with pytest.raises(StorageError, match=r"archive\.tgz\.part could not be written: Is a directory"):
+        fetch(archive, tmp_path, pause=0)
+
+
 def test_progress_counts_every_byte_once(web, archive, tmp_path):
     from contextlib import contextmanager
 

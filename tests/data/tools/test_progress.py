@@ -42,6 +42,7 @@ def test_on_a_terminal_there_is_a_bar(monkeypatch):
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
     with show_progress("reading", 4, "files") as advance:
         advance(4)
     assert "━" in stream.getvalue()

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonosco_like.data.manifest import Manifest
-from sonosco_like.data.tools.split import SHARES, split_manifest, split_utterances
+from sonosco_like.data.tools.grouping import SHARES
+from sonosco_like.data.tools.split import split_manifest, split_utterances
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.records import Utterance
 

@@ -1,0 +1,95 @@
+"""Every command explains itself, and the shell completes it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import click
+import pytest
+from command_lines import check_command
+
+from sonosco_like.cli import run, sonosco
+
+EXAMPLE = re.compile(r"^ +(?:.*\| )?sonosco (.+)$", re.MULTILINE)
+
+
+def commands(group: click.Group, *names: str) -> dict[str, click.Command]:
+    """Every command by how it is typed, groups too."""
+    found: dict[str, click.Command] = {" ".join(names): group}
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        is_group = isinstance(command, click.Group)
+        found |= commands(command, *names, name) if is_group else {" ".join((*names, name)): command}
+    return found
+
+
+COMMANDS = commands(sonosco)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_a_purpose_runnable_examples_and_words_for_every_option(name, capsys):
+    assert run([*name.split(), "--help"]) == 0
+    said = capsys.readouterr().out
+    examples = [re.split(r" {2,}| [>|]", line)[0] for line in EXAMPLE.findall(said.partition("Example")[2])]
+    assert examples
+    for line in examples:
+        check_command(line)
+    options = [each for each in COMMANDS[name].params if isinstance(each, click.Option)]
+    assert [each.name for each in options if not each.help] == []
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name])
+def test_the_purpose_of_a_command_is_not_cut_off_in_the_list_of_all(name):
+    assert not COMMANDS[name].get_short_help_str(limit=60).endswith("...")
+
+
+@pytest.fixture
+def bash(tmp_path):
+    """Have a real bash complete a line, as it does when Tab is pressed after the last word."""
+    program = tmp_path / "sonosco"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m sonosco_like "$@"\n')
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    script = """
+        eval "$(sonosco completion bash)"
+        [[ "$(complete -p sonosco)" =~ -F\\ ([^ ]+) ]]
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+        "${BASH_REMATCH[1]}" sonosco
+        printf '%s\\n' "${COMPREPLY[@]}"
+    """
+
+    def complete(*words: str) -> list[str]:
+        command = ["bash", "--norc", "-c", script, "bash", "sonosco", *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        assert done.stderr == ""
+        return done.stdout.splitlines()
+
+    return complete
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["tra"], ["train", "transcribe"]),
+        (["data", "sy"], ["synth"]),
+        (["train", "--con"], ["--config"]),
+        (["train", "--resume", ""], ["never", "auto", "must"]),
+    ],
+)
+def test_a_real_bash_completes_commands_options_and_choices(bash, words, expected):
+    assert bash(*words) == expected
+
+
+@pytest.mark.parametrize(("shell", "word"), [("zsh", "compdef"), ("fish", "complete --no-files")])
+def test_other_shells_have_their_script_too(shell, word, capsys):
+    assert run(["completion", shell]) == 0
+    assert word in capsys.readouterr().out
+
+
+def test_a_shell_that_is_not_known_is_refused(capsys):
+    assert run(["completion", "tcsh"]) == 2
+    assert "'bash', 'zsh', 'fish'" in capsys.readouterr().err
