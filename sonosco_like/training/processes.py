@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+from collections import deque
 from typing import Any
 
 import torch
@@ -13,6 +14,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sonosco_like.errors import UsageError
 from sonosco_like.models.normalization import RunningMoments
+
+# What was exchanged last. A thread of gloo lets go of a tensor a moment after we have it back; if it is the last to do
+# so it needs the interpreter, and a process that is just ending would be aborted (pytorch pull request 179291).
+_exchanged: deque[Tensor] = deque(maxlen=16)
 
 
 class Processes:
@@ -88,6 +93,7 @@ class Processes:
     def sum(self, tensor: Tensor) -> None:
         """Add up a tensor over all processes, in place."""
         if self.size > 1:
+            _exchanged.append(tensor)
             distributed.all_reduce(tensor)
 
     def any(self, *flags: bool) -> list[bool]:
@@ -95,7 +101,7 @@ class Processes:
         if self.size == 1:
             return list(flags)
         counts = torch.tensor([int(flag) for flag in flags], device=self._device)
-        distributed.all_reduce(counts)
+        self.sum(counts)
         return [bool(count) for count in counts.tolist()]
 
     def wait(self) -> None:
@@ -113,7 +119,9 @@ class Processes:
         padded = torch.full((int(length),), ord(" "), dtype=torch.uint8)
         padded[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         found = [torch.empty_like(padded, device=self._device) for _ in range(self.size)]
-        distributed.all_gather(found, padded.to(self._device))
+        sent = padded.to(self._device)
+        _exchanged.extend([length, sent, *found])
+        distributed.all_gather(found, sent)
         return [json.loads(bytes(each.tolist())) for each in found]
 
     def from_first(self, content: Any) -> Any:

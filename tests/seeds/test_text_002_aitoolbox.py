@@ -162,10 +162,10 @@ class Says(AbstractCallback):
 
 rank, store = int(sys.argv[1]), Path(sys.argv[2]).as_uri()
 torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
-try:
-    speech_trainer(Says(word="first", ranks=[0]), Says(word="everywhere"), epochs=1).start_training()
-finally:
-    torch.distributed.destroy_process_group()
+trainer = speech_trainer(Says(word="first", ranks=[0]), Says(word="everywhere"), epochs=1)
+trainer.start_training()
+torch.distributed.barrier()
+torch.distributed.destroy_process_group()
 """
 
 
