@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.results import Row, report
@@ -67,10 +69,9 @@ def megabytes(pid: int) -> float:
 
 def read_share(rows: Sequence[Any], worker: int, done: Any, leave: Any) -> None:
     """A worker's part of an epoch."""
-    order = list(range(worker, len(rows), WORKERS))
-    random.Random(worker).shuffle(order)
-    for index in order:
-        rows[index]
+    order = numpy.random.default_rng(worker).permutation(numpy.arange(worker, len(rows), WORKERS, dtype=numpy.int32))
+    for index in order:  # an array, as our sampler has it: a list of numbers would cost more than the rows do
+        rows[int(index)]
     done.release()
     leave.acquire()
 

@@ -1,4 +1,8 @@
-"""Saving 30 million parameters with AdamW's moments, against a bare safetensors file with fsync."""
+"""Saving 30 million parameters with AdamW's moments, against a bare safetensors file.
+
+The bare one is written aside, flushed and renamed, as ours is: overwriting a file in place is quicker, as it gets the
+pages of memory back that it has just let go of, and leaves nothing whole if it is cut off.
+"""
 
 from __future__ import annotations
 
@@ -61,19 +65,20 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp())
 
     def bare() -> None:
-        path = folder / "bare.safetensors"
+        path = folder / "bare.new"
         save_file(tensors, path)
         with path.open("rb+") as file:
             os.fsync(file.fileno())
+        path.replace(folder / "bare.safetensors")
 
     try:
         seconds = take_turns(
-            {"save_file + fsync": bare, "ours, save": lambda: save(trainer, folder / "ours")}, repeats=9
+            {"save_file, fsync, rename": bare, "ours, save": lambda: save(trainer, folder / "ours")}, repeats=9
         )
         size = sum(tensor.nbytes for tensor in tensors.values())
         print(f"{size / 1e6:.0f} MB in {len(tensors)} tensors; at most 1.10 x wanted")
-        print_ratios(seconds, "save_file + fsync")
-        report_ratio(f"checkpoint of {size / 1e6:.0f} MB", seconds, "ours, save", "save_file + fsync", goal=1.1)
+        print_ratios(seconds, "save_file, fsync, rename")
+        report_ratio(f"checkpoint of {size / 1e6:.0f} MB", seconds, "ours, save", "save_file, fsync, rename", goal=1.1)
         load(folder / "ours")
     finally:
         shutil.rmtree(folder)

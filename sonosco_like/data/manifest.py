@@ -16,6 +16,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -51,10 +52,11 @@ class Manifest:
     def read(cls, path: str | Path) -> Manifest:
         """Open JSON lines, CSV or Lhotse cuts, plain or gzip; every bad row is named in one `DataError`."""
         path = Path(path)
-        table = _measure(read_table(path), path)
-        table = _without_empty_columns(_with_ids(table))
-        _refuse_duplicates(table, path)
-        pa.default_memory_pool().release_unused()
+        with _memory_of_the_system() as pool:
+            table = _measure(read_table(path), path)
+            table = _without_empty_columns(_with_ids(table))
+            _refuse_duplicates(table, path)
+            pool.release_unused()
         return cls(table, path)
 
     @cached_property
@@ -212,6 +214,17 @@ def _measure(table: pa.Table, path: Path) -> pa.Table:
     if problems:
         raise bad_rows(path, problems)
     return table.set_column(table.column_names.index("duration"), "duration", pa.array(durations))
+
+
+@contextmanager
+def _memory_of_the_system() -> Iterator[pa.MemoryPool]:
+    """Have Arrow ask the system for memory: unlike its own allocator, it has back what was needed while reading."""
+    usual = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield pa.default_memory_pool()
+    finally:
+        pa.set_memory_pool(usual)
 
 
 def _with_ids(table: pa.Table) -> pa.Table:

@@ -25,7 +25,7 @@ from sonosco_like.errors import DataError
 
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
-_BLOCK = 8 << 20
+_BLOCK = 2 << 20
 _CSV_NAMES = {
     "audio_filepath": "audio_filepath", "wav": "audio_filepath", "audio": "audio_filepath", "path": "audio_filepath",
     "text": "text", "txt": "text", "transcript": "text", "sentence": "text",

@@ -19,7 +19,7 @@ from sonosco_like.models.interfaces import SpeechModel
 from sonosco_like.records import BLANK, Hypothesis, Output
 from sonosco_like.serialization import serializable
 
-_FLASHLIGHT_CANDIDATES = 2000  # in a frame; with more, our own search is sooner done: benchmarks/bench_decoding.py
+_FLASHLIGHT_CANDIDATES = 2048  # in a frame; with more, our own search is sooner done: benchmarks/bench_decoding.py
 
 
 @serializable
