@@ -90,9 +90,11 @@ def test_rows_come_back_as_they_were_reported(tmp_path, monkeypatch):
     assert read_rows(path) == [*rows, Row("d: ours", 1.5, "theirs", 1.2)]
 
 
-def test_without_a_table_nothing_is_reported(monkeypatch):
+def test_without_a_table_nothing_is_written(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(ROWS_FILE, raising=False)
     report(Row("a", 1.0))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_quick_run_takes_one_turn(monkeypatch):

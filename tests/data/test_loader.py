@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -262,66 +259,6 @@ def test_by_default_a_bad_recording_stops_with_the_same_clear_error(broken: Path
         list(some)
     assert "Traceback" not in str(caught.value)
     assert some.position == 1, "the bad batch was not consumed"
-
-
-def worker_pids() -> list[int]:
-    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text(encoding="ascii").split()
-    return [int(pid) for pid in children]
-
-
-@pytest.mark.parametrize("busy", [False, True])
-def test_a_worker_that_dies_is_a_clear_error(corpus: Path, busy: bool) -> None:
-    before = set(worker_pids())
-    batches = iter(loader(corpus, num_workers=2, prefetch=1))
-    next(batches)
-    victims = sorted(set(worker_pids()) - before)
-    assert len(victims) == 2
-
-    def train() -> None:
-        os.kill(victims[0], signal.SIGKILL)
-        if busy:  # the news comes while the main process is at work elsewhere
-            time.sleep(10)
-        list(batches)
-
-    with pytest.raises(DataError, match=r"worker died: .*Killed\. .*num_workers: 0"):
-        train()
-
-
-def test_signals_to_the_whole_group_leave_the_workers_to_the_main_process(corpus: Path) -> None:
-    before = set(worker_pids())
-    batches = iter(loader(corpus, num_workers=2, prefetch=1))
-    received = [next(batches)]
-    for pid in set(worker_pids()) - before:
-        os.kill(pid, signal.SIGINT)
-        os.kill(pid, signal.SIGTERM)
-    assert_same(received + list(batches), full_pass(corpus, 0))
-
-
-def test_a_pass_that_is_abandoned_leaves_no_worker_behind(corpus: Path) -> None:
-    before = set(worker_pids())
-    batches = iter(loader(corpus, num_workers=2))
-    next(batches)
-    assert len(set(worker_pids()) - before) == 2
-    del batches
-    assert not set(worker_pids()) - before
-
-
-def test_an_interpreter_that_ends_within_a_pass_does_not_hang(corpus: Path, run_python: Callable[..., Any]) -> None:
-    code = f"""
-from pathlib import Path
-from sonosco_like.data.augment_features import SpecAugment
-from sonosco_like.data.augment_waveform import SpeedPerturbation, TempoPerturbation, WhiteNoise
-from sonosco_like.data.dataset import AudioDataset
-from sonosco_like.data.loader import AudioDataLoader
-from sonosco_like.data.manifest import Manifest, write_manifest
-from sonosco_like.data.normalization import GlobalNormalization
-from sonosco_like.data.sampling import BucketSampler
-dataset = AudioDataset(manifest=Path({str(corpus)!r}))
-batches = iter(AudioDataLoader(dataset=dataset, sampler=BucketSampler(batch_size=2), num_workers=2))
-print(len(next(batches)))
-"""
-    done = run_python(code)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")
 
 
 def test_counts_of_lost_characters_come_back_from_the_workers(tmp_path: Path) -> None:
