@@ -37,8 +37,8 @@ from sonosco_like.callbacks.text_comparison import (
     LasTextComparisonCallback,
     TbTeacherForcingTextComparisonCallback,
     TbTextComparisonCallback,
+    TranscriptDashboard,
 )
-from sonosco_like.callbacks.text_comparison_dashboard import TranscriptDashboard
 from sonosco_like.callbacks.watching import Watcher
 
 __all__ = [

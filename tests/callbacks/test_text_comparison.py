@@ -25,8 +25,8 @@ from sonosco_like.callbacks import (
     TensorBoardCallback,
     TranscriptDashboard,
 )
-from sonosco_like.callbacks.text_comparison_markdown import comparison
-from sonosco_like.callbacks.text_comparison_samples import Gathering
+from sonosco_like.callbacks.text_comparison.markdown import comparison
+from sonosco_like.callbacks.text_comparison.samples import Gathering
 from sonosco_like.data import AudioDataLoader, AudioDataset, BucketSampler
 from sonosco_like.data.manifest import write_manifest
 from sonosco_like.data.text import Alphabet

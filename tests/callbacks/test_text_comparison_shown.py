@@ -9,9 +9,9 @@ import pytest
 import torch
 from text_samples import sample
 
-from sonosco_like.callbacks.text_comparison_markdown import comparison, plain
-from sonosco_like.callbacks.text_comparison_pictures import alignment_picture, spectrogram_picture
-from sonosco_like.callbacks.text_comparison_samples import Sample
+from sonosco_like.callbacks.text_comparison.markdown import comparison, plain
+from sonosco_like.callbacks.text_comparison.pictures import alignment_picture, spectrogram_picture
+from sonosco_like.callbacks.text_comparison.samples import Sample
 
 plugin_util = pytest.importorskip("tensorboard.plugin_util")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sonosco_like.callbacks.text_comparison_samples import Sample, Weights
+from sonosco_like.callbacks.text_comparison.samples import Sample, Weights
 from sonosco_like.records import Token
 
 

@@ -13,7 +13,7 @@ import soundfile
 from transcript_asking import Asking
 from transcript_runs import SAMPLED, TEXTS, tone_trainer, write_transcripts
 
-from sonosco_like.callbacks.text_comparison_records import PLUGIN as WRITTEN_AS
+from sonosco_like.callbacks.text_comparison.records import PLUGIN as WRITTEN_AS
 from sonosco_like.metrics import align, characters_of, count_errors, words_of
 from sonosco_like.serialization import load, save
 from sonosco_like.tensorboard_plugin.diffs import character_diff, confusions, word_diff

@@ -10,7 +10,7 @@ import soundfile
 
 from sonosco_like.callbacks import TensorBoardCallback, TranscriptDashboard
 from sonosco_like.callbacks.event_file import EventFile, summary_of
-from sonosco_like.callbacks.text_comparison_records import Heard, heard_record, utterances_record
+from sonosco_like.callbacks.text_comparison.records import Heard, heard_record, utterances_record
 from sonosco_like.data import AudioDataLoader, AudioDataset, BucketSampler
 from sonosco_like.data.features import LogMel
 from sonosco_like.data.manifest import write_manifest

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sonosco_like.callbacks.naming import number_among
-from sonosco_like.callbacks.text_comparison_base import ComparesTexts, is_of_utterances
-from sonosco_like.callbacks.text_comparison_records import (
+from sonosco_like.callbacks.text_comparison.comparing import ComparesTexts, is_of_utterances
+from sonosco_like.callbacks.text_comparison.records import (
     Heard,
     alignments_record,
     heard_record,
     recordings_record,
     utterances_record,
 )
-from sonosco_like.callbacks.text_comparison_samples import Sample
+from sonosco_like.callbacks.text_comparison.samples import Sample
 from sonosco_like.events import Moment
 from sonosco_like.metrics import Judged, Need
 from sonosco_like.serialization import serializable, state

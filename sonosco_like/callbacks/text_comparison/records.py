@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
 from sonosco_like.callbacks.media import Audio, DashboardData
-from sonosco_like.callbacks.text_comparison_pictures import as_bytes, weights_as_bytes
-from sonosco_like.callbacks.text_comparison_samples import Sample
+from sonosco_like.callbacks.text_comparison.pictures import as_bytes, weights_as_bytes
+from sonosco_like.callbacks.text_comparison.samples import Sample
 from sonosco_like.metrics import characters_of, words_of
 
 PLUGIN = "sonosco_transcripts"

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from sonosco_like.callbacks.media import Image
-from sonosco_like.callbacks.text_comparison_samples import Sample, Weights
+from sonosco_like.callbacks.text_comparison.samples import Sample, Weights
 
 _WIDTH, _MARGIN, _GAP = 360, 40, 20  # pixels: of the time axis, of the tokens left of it, of a title
 _ROW = 13

@@ -11,10 +11,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from sonosco_like.callbacks.media import Markdown
 from sonosco_like.callbacks.naming import number_among
-from sonosco_like.callbacks.text_comparison_base import ComparesTexts
-from sonosco_like.callbacks.text_comparison_markdown import comparison
-from sonosco_like.callbacks.text_comparison_pictures import alignment_picture, spectrogram_picture
-from sonosco_like.callbacks.text_comparison_samples import Sample
+from sonosco_like.callbacks.text_comparison.comparing import ComparesTexts
+from sonosco_like.callbacks.text_comparison.markdown import comparison
+from sonosco_like.callbacks.text_comparison.pictures import alignment_picture, spectrogram_picture
+from sonosco_like.callbacks.text_comparison.samples import Sample
 from sonosco_like.decoding import AttentionBeamDecoder, Decoder
 from sonosco_like.errors import UsageError
 from sonosco_like.events import Moment

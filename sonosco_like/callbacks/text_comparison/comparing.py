@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from sonosco_like.callbacks.media import Audio
-from sonosco_like.callbacks.text_comparison_samples import Gathering, Sample, sample_of
+from sonosco_like.callbacks.text_comparison.samples import Gathering, Sample, sample_of
 from sonosco_like.data.audio import load_audio
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.events import AbstractCallback, Moment
