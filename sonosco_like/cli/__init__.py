@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import click
@@ -13,7 +15,7 @@ import click
 from sonosco_like.errors import ConfigError, SonoscoError, StorageError, did_you_mean
 from sonosco_like.version import __version__
 
-DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, WRONG_USAGE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
 _NAMES = (
     "check", "completion", "data", "diff", "evaluate", "resume", "runs", "schema", "train", "transcribe",
@@ -59,7 +61,8 @@ def sonosco() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run a command and exit: 0 done, 1 failed, 2 wrong usage or config, 130 interrupted."""
+    """Run a command and exit: 0 done, 1 failed, 2 wrong usage or config, 130 interrupted, 143 terminated."""
+    signal.signal(signal.SIGTERM, _leave)
     sys.exit(run(list(sys.argv[1:] if args is None else args)))
 
 
@@ -80,6 +83,11 @@ def run(args: list[str]) -> int:
         else:
             click.echo(_message(error), err=True)
         return _exit_code(error)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """End like after Ctrl-C: what a command began, such as processes and temporary folders, is cleared away."""
+    raise SystemExit(TERMINATED)
 
 
 def _message(error: Exception) -> str:

@@ -1,6 +1,6 @@
 """Beam search over an attention decoder: all beams of all utterances advance together.
 
-B utterances, K beams of each, V labels, N = B * K rows in the order of utterances.
+B utterances that the search goes on with, K beams of each, V labels, N = B * K rows in the order of utterances.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from sonosco_like.decoding.beam_record import Ended, History
 from sonosco_like.decoding.ctc_prefix_score import IMPOSSIBLE
 from sonosco_like.decoding.evidence import AttentionEvidence, CTCEvidence, WordEvidence
 from sonosco_like.records import BLANK, END, START
+
+_WORTH_LEAVING_OUT = 0.25  # share of utterances without hope of a better reading: going on without them costs copies
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,12 @@ class AttentionBeamSearch:
         self._attention, self._ctc, self._words = attention, ctc, words
         self._device, utterances = limit_B.device, len(limit_B)
         self._shape = utterances, rules.beam_size
-        self._first_row_B1 = torch.arange(utterances, device=self._device)[:, None] * rules.beam_size
+        self._utterance_B = self._place_B = torch.arange(utterances, device=self._device)
         self._score_BK = torch.full(self._shape, -torch.inf, device=self._device)
         self._score_BK[:, 0] = 0.0  # all beams begin equal; one of them is enough
         self._coverage_BKS: Tensor | float = 0.0
         self.ended = Ended.none(*self._shape, self._device)
-        self.history = History()
+        self.history = History(utterances)
 
     def run(self) -> None:
         """Search until no hypothesis that goes on can become one of the `n_best`."""
@@ -60,8 +62,12 @@ class AttentionBeamSearch:
             total_BKV = self._score_BK[..., None] + self._label_scores(log_probs_NV, step).view(*self._shape, -1)
             self._end(total_BKV[..., END], step)
             self._go_on(total_BKV, log_probs_NV)
-            if bool(self._is_settled(step).all()):
+            settled_B = self._is_settled(step)
+            settled = int(settled_B.sum())
+            if settled == len(settled_B):
                 return
+            if settled >= _WORTH_LEAVING_OUT * len(settled_B):
+                self._leave_out(settled_B)
 
     def _label_scores(self, log_probs_NV: Tensor, step: int) -> Tensor:
         """What every label adds to the score of every row; -inf for what may not be said."""
@@ -93,7 +99,7 @@ class AttentionBeamSearch:
             self._coverage_BKS = self._coverage_BKS + self._attention.attention_NS.view(*self._shape, -1)
             covered_BK = (self._coverage_BKS > self._rules.coverage_threshold).sum(-1)
             score_BK = score_BK + self._rules.coverage_weight * covered_BK
-        self.ended.add(score_BK, step)
+        self.ended.add(self._utterance_B, score_BK, step)
 
     def _go_on(self, total_BKV: Tensor, log_probs_NV: Tensor) -> None:
         """Choose the best labels over all beams of each utterance, and tell everybody."""
@@ -101,10 +107,10 @@ class AttentionBeamSearch:
         total_BKV[..., END] = -torch.inf
         self._score_BK, place_BK = total_BKV.flatten(1).topk(self._rules.beam_size)
         parent_BK, label_BK = place_BK // labels, place_BK % labels
-        rows_N, labels_N = (self._first_row_B1 + parent_BK).flatten(), label_BK.flatten()
+        rows_N, labels_N = self._rows(self._place_B, parent_BK), label_BK.flatten()
         confidence_BK = log_probs_NV[rows_N, labels_N].view(self._shape)
         attention_BKS = self._attention.attention_NS.view(*self._shape, -1)
-        self.history.add(parent_BK, label_BK, confidence_BK, attention_BKS)
+        self.history.add(self._utterance_B, parent_BK, label_BK, confidence_BK, attention_BKS)
         if isinstance(self._coverage_BKS, Tensor):
             self._coverage_BKS = self._coverage_BKS.flatten(0, 1)[rows_N].view_as(self._coverage_BKS)
         for evidence in (self._attention, self._ctc, self._words):
@@ -118,4 +124,22 @@ class AttentionBeamSearch:
         longest_B, shortest = self._limit_B + 1, step + 2
         length_B = torch.where(hope_B < 0, longest_B, torch.full_like(longest_B, shortest))
         hope_B = hope_B / length_B**rules.length_power + max(0.0, rules.coverage_weight) * self._frames_B
-        return (hope_B <= self.ended.score_BK[:, rules.n_best - 1]) | (remaining_B <= 0)
+        return (hope_B <= self.ended.score_BK[self._utterance_B, rules.n_best - 1]) | (remaining_B <= 0)
+
+    def _leave_out(self, settled_B: Tensor) -> None:
+        """Go on with the other utterances."""
+        kept_B = (~settled_B).nonzero()[:, 0]
+        rows_N = self._rows(kept_B, torch.arange(self._rules.beam_size, device=self._device))
+        self._shape = len(kept_B), self._rules.beam_size
+        self._place_B = self._place_B[: len(kept_B)]
+        self._utterance_B, self._limit_B = self._utterance_B[kept_B], self._limit_B[kept_B]
+        self._frames_B, self._score_BK = self._frames_B[kept_B], self._score_BK[kept_B]
+        if isinstance(self._coverage_BKS, Tensor):
+            self._coverage_BKS = self._coverage_BKS[kept_B]
+        for evidence in (self._attention, self._ctc, self._words):
+            if evidence is not None:
+                evidence.keep(rows_N)
+
+    def _rows(self, place_B: Tensor, beams: Tensor) -> Tensor:
+        """rows_N of these beams of the utterances at these places."""
+        return (place_B[:, None] * self._rules.beam_size + beams).flatten()

@@ -10,6 +10,7 @@ search; C candidates for the next label.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 import torch
@@ -48,6 +49,12 @@ class CTCPrefixScorer:
         log_probs_BSV[..., BLANK].masked_fill_(padding_BS, 0.0)  # what was said up to the end stays said
         self._log_probs_BSV = log_probs_BSV
         self._utterance_N = utterance_N
+
+    def select(self, index_N: Tensor) -> CTCPrefixScorer:
+        """The scorer of a search that goes on with these rows, in that order."""
+        selected = copy(self)
+        selected._utterance_N = self._utterance_N[index_N]
+        return selected
 
     def start(self) -> Beginnings:
         """Nothing has been said in any row."""

@@ -1,7 +1,7 @@
 """What speaks for the next label in an attention beam search: the attention decoder, the CTC output, the words.
 
-Each gives scores_NV for the next label of every row (END among them), and is told which rows go on with which label.
-N rows of the search: the beams of all utterances.
+Each gives scores_NV for the next label of every row (END among them), and is told which rows go on with which label,
+and which rows to keep when the search leaves out utterances. N rows of the search: the beams of its utterances.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ class AttentionEvidence:
         """Go on with these rows, each with one more label."""
         self._state, self._labels_N = self._state.select(rows_N), labels_N
 
+    def keep(self, rows_N: Tensor) -> None:
+        """Forget the other rows."""
+        self.advance(rows_N, self._labels_N[rows_N])
+
 
 class CTCEvidence:
     """What one more label does to the CTC probability of a beginning; asked for the most promising labels only."""
@@ -59,6 +63,10 @@ class CTCEvidence:
         score_N = self._extended_NV[rows_N, labels_N]
         self._beginnings = self._scorer.extend(self._beginnings.select(rows_N), labels_N, score_N)
 
+    def keep(self, rows_N: Tensor) -> None:
+        """Forget the other rows."""
+        self._scorer, self._beginnings = self._scorer.select(rows_N), self._beginnings.select(rows_N)
+
 
 class WordEvidence:
     """Language model, word bonus and hot words."""
@@ -77,3 +85,7 @@ class WordEvidence:
         """Go on with these rows, each with one more label."""
         pairs = zip(rows_N.tolist(), labels_N.tolist(), strict=True)
         self._states = [self._scorer.extend(self._states[row], label) for row, label in pairs]
+
+    def keep(self, rows_N: Tensor) -> None:
+        """Forget the other rows."""
+        self._states = [self._states[row] for row in rows_N.tolist()]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
@@ -110,6 +113,26 @@ def test_a_run_does_not_outlive_a_verification_that_is_interrupted(tmp_path, mon
     with pytest.raises(KeyboardInterrupt), process:
         raise KeyboardInterrupt
     assert process._popen.returncode == -signal.SIGKILL
+
+
+def test_a_verification_that_is_terminated_leaves_neither_process_nor_folder(config, tmp_path):
+    (tmp_path / "sleeper.py").write_text(
+        "import os, time\nfrom pathlib import Path\n"
+        "Path('started.new').write_text(str(os.getpid()))\nPath('started.new').rename('started')\ntime.sleep(600)\n"
+    )
+    (tmp_path / "temporary").mkdir()
+    command = [sys.executable, "-m", "sonosco_like", "verify-resume", "--config", str(config), "--import", "sleeper"]
+    environment = os.environ | {"TMPDIR": str(tmp_path / "temporary"), "PYTHONPATH": str(tmp_path)}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "started").exists():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    process.terminate()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 143, errors
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "started").read_text()), 0)
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def rows(folder, *content):

@@ -7,7 +7,10 @@ Nothing here imports torch, so that a fresh process is ready in a fraction of a 
 from __future__ import annotations
 
 import io
+import multiprocessing
+import os
 import signal
+import threading
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,9 +72,20 @@ def render_speaker(job: SpeakerJob) -> list[Spoken]:
     return spoken
 
 
-def leave_interrupts_to_parent() -> None:
-    """Let Ctrl-C, which reaches all processes of a terminal, be answered by the one that started the others."""
+def follow_parent() -> None:
+    """Leave Ctrl-C, which reaches all processes of a terminal, to the one that started this; and end when it does.
+
+    However it ended: without this a process whose parent was killed would wait for work for ever.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def split_of_text(text: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from sonosco_like.data.corpora.grammar import grammar
-from sonosco_like.data.corpora.rendering import SpeakerJob, Spoken, leave_interrupts_to_parent, render_speaker
+from sonosco_like.data.corpora.rendering import SpeakerJob, Spoken, follow_parent, render_speaker
 from sonosco_like.data.corpora.target import SPLITS, claim_target, write_manifests
 from sonosco_like.data.corpora.voices import draw_voices, split_variants
 from sonosco_like.data.tools.grouping import SHARES
@@ -82,7 +82,7 @@ def _render(jobs: Sequence[SpeakerJob], workers: int) -> Iterator[list[Spoken]]:
         yield from map(render_speaker, jobs)
         return
     context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(min(workers, len(jobs)), context, initializer=leave_interrupts_to_parent)
+    executor = ProcessPoolExecutor(min(workers, len(jobs)), context, initializer=follow_parent)
     try:
         yield from executor.map(render_speaker, jobs, chunksize=2)
     except BrokenProcessPool:
