@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+_ZSH_WITHOUT_COMPLETION = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }"  # a bare .zshrc's
+
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -25,4 +27,7 @@ def completion(context: click.Context, shell: str) -> None:
     name = root.info_name or "sonosco"
     kind = get_completion_class(shell)
     assert kind is not None, "click knows the shells that the argument offers"
-    click.echo(kind(root.command, {}, name, f"_{name.upper()}_COMPLETE").source())
+    script = kind(root.command, {}, name, f"_{name.upper()}_COMPLETE").source()
+    if shell == "zsh":  # its first line is read by compinit, if the script is kept in a file of its own
+        script = script.replace("\n", f"\n{_ZSH_WITHOUT_COMPLETION}\n", 1)
+    click.echo(script)

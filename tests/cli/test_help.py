@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -48,12 +49,18 @@ def test_the_purpose_of_a_command_is_not_cut_off_in_the_list_of_all(name):
 
 
 @pytest.fixture
-def bash(tmp_path):
-    """Have a real bash complete a line, as it does when Tab is pressed after the last word."""
-    program = tmp_path / "sonosco"
+def with_sonosco(tmp_path):
+    """The environment of a shell that finds `sonosco`, and starts as for a new user."""
+    program = tmp_path / "bin" / "sonosco"
+    program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m sonosco_like "$@"\n')
     program.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    return {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path)}
+
+
+@pytest.fixture
+def bash(with_sonosco):
+    """Have a real bash complete a line, as it does when Tab is pressed after the last word."""
     script = """
         eval "$(sonosco completion bash)"
         [[ "$(complete -p sonosco)" =~ -F\\ ([^ ]+) ]]
@@ -64,7 +71,7 @@ def bash(tmp_path):
 
     def complete(*words: str) -> list[str]:
         command = ["bash", "--norc", "-c", script, "bash", "sonosco", *words]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, env=with_sonosco, capture_output=True, text=True, timeout=120, check=False)
         assert done.stderr == ""
         return done.stdout.splitlines()
 
@@ -82,6 +89,24 @@ def bash(tmp_path):
 )
 def test_a_real_bash_completes_commands_options_and_choices(bash, words, expected):
     assert bash(*words) == expected
+
+
+@pytest.mark.parametrize(
+    ("shell", "script", "expected"),
+    [
+        ("zsh", 'eval "$(sonosco completion zsh)"; print $_comps[sonosco]', "_sonosco_completion\n"),
+        (
+            "fish",
+            "sonosco completion fish | source; complete -C 'sonosco tra'",
+            "train\tTrain a recogniser.\ntranscribe\tWrite down what is said in recordings.\n",
+        ),
+    ],
+)
+def test_other_shells_take_their_script_as_a_new_user_has_them(shell, script, expected, with_sonosco):
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell} here")
+    done = subprocess.run([shell, "-c", script], env=with_sonosco, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (expected, "")
 
 
 @pytest.mark.parametrize(("shell", "word"), [("zsh", "compdef"), ("fish", "complete --no-files")])
