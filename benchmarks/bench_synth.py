@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.results import Row, report
 from benchmarks.timing import turns
+from sonosco_like.data.corpora.channel import SAMPLE_RATE, draw_channel
 from sonosco_like.data.corpora.espeak import Espeak, Prosody
 from sonosco_like.data.corpora.grammar import draw_text
-from sonosco_like.data.corpora.recording import SAMPLE_RATE, draw_recording
 from sonosco_like.data.corpora.rendering import render_speaker, write_flac
 from sonosco_like.data.corpora.speaking import draw_speaker, say
 from sonosco_like.data.corpora.synth import plan_speakers, synthesize
@@ -39,14 +39,14 @@ def step_seconds(folder: Path) -> dict[str, float]:
     best: dict[str, float] = {}
     with Espeak() as engine:
         engine.set_voice(VOICE)
-        speaker, recording = draw_speaker(VOICE, random), draw_recording(random, 1.0)
+        speaker, channel = draw_speaker(VOICE, random), draw_channel(random, 1.0)
         voices = [say(engine, speaker, text, random) for text in texts]
-        recorded = [recording.record(voice, random) for voice in voices]
+        recorded = [channel.record(voice, random) for voice in voices]
         seconds = sum(len(voice) for voice in voices) / SAMPLE_RATE
         steps: dict[str, Callable[[int], object]] = {
             "espeak-ng alone": lambda n: engine.speak(texts[n], Prosody(speed=round(speaker.speed))),
             "words, pauses, resampling": lambda n: say(engine, speaker, texts[n], random),
-            "room, microphone, noise": lambda n: recording.record(voices[n], random),
+            "room, microphone, noise": lambda n: channel.record(voices[n], random),
             "FLAC file": lambda n: write_flac(folder / f"{n}.flac", recorded[n]),
         }
         for _ in range(turns(REPEATS)):

@@ -12,7 +12,7 @@ import sonosco_like
 PACKAGE = Path(sonosco_like.__file__).parent
 
 LAYERS = {
-    0: {"errors", "records", "version"},
+    0: {"errors", "records", "run_folder", "version"},
     1: {"serialization", "events", "torchaudio_import"},
     2: {"data", "models"},
     3: {"decoding", "losses", "metrics", "optim"},

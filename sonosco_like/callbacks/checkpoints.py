@@ -12,6 +12,7 @@ from sonosco_like.callbacks.intervals import Every, epoch_is_over
 from sonosco_like.callbacks.watching import evaluated_by_epoch, evaluated_by_validation
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback, Moment
+from sonosco_like.run_folder import BEST
 from sonosco_like.serialization import serializable, state
 
 logger = logging.getLogger(__name__)
@@ -165,5 +166,5 @@ def _plan(context: Any) -> tuple[list[int], set[int]]:
 def _settle(checkpoints: Any, best: list[int], keep: set[int]) -> None:
     found = next((path for path in map(checkpoints.path_of, best) if path.is_dir()), None)
     if found is not None:
-        checkpoints.point("best", found)
+        checkpoints.point(BEST, found)
     checkpoints.prune({checkpoints.path_of(step) for step in keep}, last=1)

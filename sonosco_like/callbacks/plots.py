@@ -15,6 +15,7 @@ from sonosco_like.callbacks.intervals import Every
 from sonosco_like.callbacks.naming import TRAINING, families_of, family_and_set, is_rate, short_name, shown
 from sonosco_like.errors import UsageError
 from sonosco_like.events import Moment
+from sonosco_like.run_folder import PLOTS
 from sonosco_like.serialization import serializable
 
 if TYPE_CHECKING:  # matplotlib takes half a second to import; whoever draws can wait for it
@@ -39,7 +40,7 @@ class HistoryPlots(WritesFiles, KeepsCurves):
     so often; `draw(context)` draws it at any moment. LogMeasures and the like say what is logged.
     """
 
-    path: str = "plots"
+    path: str = PLOTS
     formats: list[Literal["png", "pdf", "svg"]] = field(default_factory=lambda: ["png"])
     every: str | None = None
 

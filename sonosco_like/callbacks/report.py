@@ -16,6 +16,7 @@ from sonosco_like.callbacks.speed import clock
 from sonosco_like.errors import UsageError
 from sonosco_like.events import Moment
 from sonosco_like.metrics import count_errors, words_of
+from sonosco_like.run_folder import ENVIRONMENT
 from sonosco_like.serialization import serializable, state
 
 _LOSS, _MOST_HEADLINES = "loss", 4
@@ -120,5 +121,5 @@ def _facts(context: Any, ended: str) -> dict[str, str]:
 def _environment(context: Any) -> str | None:
     if context.experiment is None:
         return None
-    file = Path(context.experiment.folder) / "environment.yaml"
+    file = Path(context.experiment.folder) / ENVIRONMENT
     return file.read_text(encoding="utf-8") if file.exists() else None

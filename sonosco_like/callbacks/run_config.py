@@ -10,6 +10,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from sonosco_like.callbacks.destinations.destination import Plain
 from sonosco_like.errors import ConfigError
+from sonosco_like.run_folder import CONFIG
 from sonosco_like.serialization import dumps
 from sonosco_like.serialization.document import parse
 from sonosco_like.serialization.scalars import BOOL, FLOAT, INT, NULL, kind_of, read_float, read_int
@@ -21,7 +22,7 @@ _READ: dict[str, Callable[[str], Plain]] = {INT: read_int, FLOAT: read_float, BO
 def config_text(context: Any) -> str | None:
     """The YAML of the run: the file in its folder, else that of the trainer; None if it has parts without a YAML."""
     if context.experiment is not None:
-        file = Path(context.experiment.folder) / "config.yaml"
+        file = Path(context.experiment.folder) / CONFIG
         if file.exists():
             return file.read_text(encoding="utf-8")
     try:

@@ -14,6 +14,7 @@ from sonosco_like.callbacks.event_file import EventFile, summary_of
 from sonosco_like.callbacks.naming import families_of, tag_of
 from sonosco_like.callbacks.run_config import config_text, hyperparameters
 from sonosco_like.events import Moment
+from sonosco_like.run_folder import TENSORBOARD
 from sonosco_like.serialization import serializable, state
 
 _SUFFIX = ".sonosco"  # marks the files that are this callback's to cut and delete
@@ -31,7 +32,7 @@ class TensorBoardCallback(WritesFiles, Destination):
     what a lost run wrote after the checkpoint, so that no point is there twice and none is missing.
     """
 
-    path: str = "tensorboard"
+    path: str = TENSORBOARD
     sizes: dict[str, int] = state({})
 
     def __post_init__(self) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from sonosco_like.run_folder import CONFIG
+
 _PATH = click.Path(path_type=Path, exists=True)
 
 
@@ -34,4 +36,4 @@ def diff(a: Path, b: Path) -> int:
 
 def _configuration(path: Path) -> Path:
     """Of a run folder its config; of anything else itself."""
-    return path / "config.yaml" if (path / "config.yaml").is_file() else path
+    return path / CONFIG if (path / CONFIG).is_file() else path

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from sonosco_like.errors import ConfigError, UsageError
+from sonosco_like.run_folder import CHECKPOINTS, CONFIG, ENVIRONMENT, FINAL, LATEST, METRICS, STATUS, step_of
 from sonosco_like.serialization import loads
 
-_CONFIG, _METRICS, _STATUS = "config.yaml", "metrics.jsonl", "status.yaml"
 _NAME = re.compile(r"^name: (.*)$", re.MULTILINE)
-_STEP = re.compile(r"step-(\d{8,})")
 _HEAD = 4096
 _WHOLE = 8 * 2**20  # of a longer file of metrics only the end is read
 _DEPTH = 3
@@ -57,14 +56,14 @@ def find_runs(folder: Path) -> list[Run]:
 
 def read_run(folder: Path, held: set[int] | None) -> Run:
     """What is known of one run, given the files that are locked; what is missing or torn leaves its columns empty."""
-    status = _yaml(folder / _STATUS)
-    rows = list(_validations(folder / _METRICS))
+    status = _yaml(folder / STATUS)
+    rows = list(_validations(folder / METRICS))
     directions = _directions(rows, status.get("lower_is_better"))
     best = {name: _best([row[name] for row in rows if name in row], lower) for name, lower in directions.items()}
     step = max((value for value in (_as_int(status.get("step")), _last_checkpoint(folder)) if value), default=None)
     return Run(
         folder,
-        _name(folder / _CONFIG),
+        _name(folder / CONFIG),
         _state(folder, status, held),
         _started(folder),
         max(path.stat().st_mtime for path in _marks(folder)),
@@ -79,7 +78,7 @@ def read_run(folder: Path, held: set[int] | None) -> Run:
 
 def _run_folders(folder: Path, depth: int = _DEPTH) -> Iterator[Path]:
     """Folders with a config, not looking into runs for more runs."""
-    if (folder / _CONFIG).is_file():
+    if (folder / CONFIG).is_file():
         yield folder
     elif depth:
         for name in sorted(_folders_in(folder)):
@@ -99,7 +98,7 @@ def _state(folder: Path, status: dict[str, Any], held: set[int] | None) -> str:
     lock = folder / "lock"
     if lock.is_file() and (_is_alive(lock) if held is None else lock.stat().st_ino in held):
         return "running"
-    said = str(status.get("state", "finished" if (folder / "final").is_dir() else "interrupted"))
+    said = str(status.get("state", "finished" if (folder / FINAL).is_dir() else "interrupted"))
     return "interrupted" if said == "running" else said
 
 
@@ -162,20 +161,20 @@ def _name(config: Path) -> str:
 
 
 def _started(folder: Path) -> float:
-    started = _yaml(folder / "environment.yaml").get("started")
+    started = _yaml(folder / ENVIRONMENT).get("started")
     try:
         return datetime.fromisoformat(str(started)).timestamp()
     except ValueError:
-        return (folder / _CONFIG).stat().st_mtime
+        return (folder / CONFIG).stat().st_mtime
 
 
 def _last_checkpoint(folder: Path) -> int | None:
-    steps = [int(match.group(1)) for path in folder.glob("checkpoints/*") if (match := _STEP.fullmatch(path.name))]
-    return max(steps, default=None)
+    newest = max(map(step_of, folder.glob(f"{CHECKPOINTS}/*")), default=-1)
+    return newest if newest >= 0 else None
 
 
 def _marks(folder: Path) -> Iterator[Path]:
-    yield from (path for name in (_CONFIG, _METRICS, _STATUS, "latest") if (path := folder / name).exists())
+    yield from (path for name in (CONFIG, METRICS, STATUS, LATEST) if (path := folder / name).exists())
 
 
 def _yaml(path: Path) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from sonosco_like.cli.options import (
     own_data,
 )
 from sonosco_like.errors import UsageError
+from sonosco_like.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from sonosco_like.training import Experiment
@@ -63,7 +64,7 @@ def train(
     from sonosco_like.training import open_run, read_experiment
 
     own = own_data(manifests)
-    if run_dir is not None and (run_dir / "config.yaml").exists() and resume != "never":
+    if run_dir is not None and (run_dir / CONFIG).exists() and resume != "never":
         return continue_run(*open_run(run_dir, [*overrides, *own]))
     if resume == "must":
         raise UsageError(f"There is no run to resume in {run_dir or 'a new folder'}.")

@@ -13,7 +13,7 @@ import numpy as np
 from sonosco_like.data.augment import WaveformAugmentation, check_range
 from sonosco_like.data.augment_waveform import mixed, power
 from sonosco_like.data.framing import Floats
-from sonosco_like.data.recordings import Recording, recordings
+from sonosco_like.data.recordings import Excerpt, recordings
 from sonosco_like.errors import UsageError
 from sonosco_like.serialization import serializable
 
@@ -40,11 +40,11 @@ class NoiseFiles(WaveformAugmentation):
         return mixed(samples_N, _part(noise, len(samples_N), sample_rate, place), snr_db)
 
     @functools.cached_property
-    def _noises(self) -> list[Recording]:
+    def _noises(self) -> list[Excerpt]:
         return recordings(self.files)
 
 
-def _part(noise: Recording, size: int, sample_rate: int, place: float) -> Floats:
+def _part(noise: Excerpt, size: int, sample_rate: int, place: float) -> Floats:
     """`size` samples of a recording; `place` in [0, 1) says from where."""
     spare = noise.seconds() - size / sample_rate
     if spare > 0:
@@ -91,7 +91,7 @@ class Reverberation(WaveformAugmentation):
         return _response(self._rooms[random.integers(len(self._rooms))], sample_rate)
 
     @functools.cached_property
-    def _rooms(self) -> list[Recording]:
+    def _rooms(self) -> list[Excerpt]:
         assert self.responses is not None
         return recordings(self.responses)
 
@@ -108,7 +108,7 @@ def synthetic_response(decay_seconds: float, direct_db: float, sample_rate: int,
 
 
 @functools.lru_cache(maxsize=256)
-def _response(room: Recording, sample_rate: int) -> Floats:
+def _response(room: Excerpt, sample_rate: int) -> Floats:
     response_N = room.read(sample_rate)
     if not response_N.any():
         raise UsageError(f"The impulse response {room.path} is silent. Take it out of `responses`.")

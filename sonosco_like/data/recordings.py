@@ -17,7 +17,7 @@ from sonosco_like.errors import DataError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class Excerpt:
     """A part of an audio file, or all of it."""
 
     path: str
@@ -45,7 +45,7 @@ class Recording:
         return samples_N
 
 
-def recordings(sources: Path | list[Path]) -> list[Recording]:
+def recordings(sources: Path | list[Path]) -> list[Excerpt]:
     """What audio files, folders of them and manifests hold, in an order that is the same on every machine."""
     listed = sources if isinstance(sources, list) else [sources]
     found = [recording for source in listed for recording in _recordings_of(source)]
@@ -54,16 +54,16 @@ def recordings(sources: Path | list[Path]) -> list[Recording]:
     return found
 
 
-def _recordings_of(source: Path) -> Iterator[Recording]:
+def _recordings_of(source: Path) -> Iterator[Excerpt]:
     if not source.exists():
         raise UsageError(f"{source}, which should hold audio to mix in, does not exist (seen from {Path.cwd()}).")
     if source.is_dir():
         files = (path.relative_to(source).as_posix() for path in source.rglob("*") if _is_audio(path))
-        yield from (Recording(str(source / name)) for name in sorted(files))
+        yield from (Excerpt(str(source / name)) for name in sorted(files))
     elif _is_audio(source):
-        yield Recording(str(source))
+        yield Excerpt(str(source))
     else:
-        yield from (Recording(row.audio_filepath, row.offset, row.duration) for row in _rows(source))
+        yield from (Excerpt(row.audio_filepath, row.offset, row.duration) for row in _rows(source))
 
 
 def _rows(manifest: Path) -> Manifest:

@@ -1,28 +1,15 @@
-"""The saved trainers of a run folder: what they are called, what points to them, and which one is meant by a path."""
+"""The saved trainers of a run folder: what points to them, and which one is meant by a path."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from sonosco_like.errors import UsageError
+from sonosco_like.run_folder import BEST, CHECKPOINTS, CONFIG, FINAL, STEP, step_of
 from sonosco_like.serialization import files
 from sonosco_like.serialization.folder import STATE
 
-CHECKPOINTS, FINAL = "checkpoints", "final"
-_STEP = re.compile(r"step-(\d{8,})")
 _LONGEST_POINTER = 1000
-
-
-def name_of(step: int) -> str:
-    """What the checkpoint of a step is called."""
-    return f"step-{step:08d}"
-
-
-def step_of(checkpoint: Path) -> int:
-    """The step a checkpoint was taken at; -1 for what is not called like one."""
-    match = _STEP.fullmatch(checkpoint.name)
-    return int(match.group(1)) if match else -1
 
 
 def checkpoints_of(run: Path) -> list[Path]:
@@ -37,7 +24,7 @@ def pointed(pointer: Path) -> Path | None:
     """The checkpoint that `latest` or `best`, a file in a run folder, names, if it names one that is there."""
     if not pointer.is_file() or pointer.stat().st_size > _LONGEST_POINTER:
         return None
-    match = _STEP.search(pointer.read_text(errors="replace"))
+    match = STEP.search(pointer.read_text(errors="replace"))
     path = pointer.parent / CHECKPOINTS / match.group() if match else None
     return path if path is not None and path.is_dir() else None
 
@@ -64,7 +51,7 @@ def find_checkpoint(path: str | Path) -> Path:
 
 
 def _of_run(run: Path) -> Path | None:
-    best = pointed(run / "best")
+    best = pointed(run / BEST)
     if best is not None:
         return best
     files.restore_previous(run / FINAL)
@@ -74,6 +61,6 @@ def _of_run(run: Path) -> Path | None:
 
 
 def _nothing_in(folder: Path) -> str:
-    if (folder / "config.yaml").is_file():
+    if (folder / CONFIG).is_file():
         return f"The run {folder} has no checkpoint yet. Train it until it has written one: sonosco resume {folder}"
     return f"{folder} is neither a run folder nor a checkpoint: there is no trainer saved in it."

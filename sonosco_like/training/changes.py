@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from sonosco_like.errors import ConfigError, Problem, UsageError
-from sonosco_like.inference.checkpoints import step_of
+from sonosco_like.run_folder import CHANGES, CONFIG, step_of
 from sonosco_like.serialization import dumps, files, loads, restore
 from sonosco_like.serialization.context import Reader
 from sonosco_like.serialization.document import MAX_BYTES, parse
@@ -24,7 +24,6 @@ from sonosco_like.serialization.overrides import apply_overrides
 from sonosco_like.serialization.text import decode
 from sonosco_like.training.change_rules import changed_leaves, reason_against
 from sonosco_like.training.rates import change_optimizer, follow_new_schedule
-from sonosco_like.training.run_folder import CHANGES, CONFIG
 from sonosco_like.training.trainer import ModelTrainer
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,8 @@ from typing import Any
 from yaml.nodes import Node
 
 from sonosco_like.errors import ConfigError, StorageError
-from sonosco_like.inference.checkpoints import CHECKPOINTS, checkpoints_of, name_of, pointed
+from sonosco_like.inference.checkpoints import checkpoints_of, pointed
+from sonosco_like.run_folder import BEST, CHECKPOINTS, LATEST, name_of
 from sonosco_like.serialization import files, verify
 from sonosco_like.serialization.context import Reader
 from sonosco_like.serialization.converter import is_mapping, mapping_items
@@ -60,7 +61,7 @@ class Checkpoints:
 
     def repair(self) -> None:
         """Have `latest` and `best` name the newest and the best intact checkpoint, whatever they name now."""
-        for name, path in (("latest", self.newest()), ("best", self.best())):
+        for name, path in ((LATEST, self.newest()), (BEST, self.best())):
             if path is not None:
                 self.point(name, path)
             else:

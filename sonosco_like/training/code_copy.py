@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import sonosco_like.version
+from sonosco_like.run_folder import CODE
 from sonosco_like.serialization import files
 from sonosco_like.version import __version__
 
@@ -27,7 +28,7 @@ def copy_code(folder: Path, step: int = 0) -> list[Path]:
 
     At a later start what differs from the first copy is kept beside it, in `code/from-step-N/`, and named in the log.
     """
-    target = folder / "code"
+    target = folder / CODE
     begun = (target / VERSION).exists()
     sources = {path: file.read_bytes() for path, file in user_modules().items()}
     sources[Path(VERSION)] = _our_version()

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sonosco_like.inference.checkpoints import FINAL
+from sonosco_like.run_folder import FINAL, METRICS
 from sonosco_like.serialization import diff
-from sonosco_like.training.run_folder import METRICS
 from sonosco_like.training.witness import WITNESS
 
 _CLOCK = re.compile(r"(.*_)?(seconds?|time|wall|clock|elapsed|remaining)|seconds_.*")

@@ -14,7 +14,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 
 from sonosco_like.errors import ConfigError, DataError, MissingPackageError, SonoscoError, StorageError, UsageError
 from sonosco_like.events import CallbackError
-from sonosco_like.inference.checkpoints import FINAL
+from sonosco_like.run_folder import CONFIG, ENVIRONMENT, FINAL, LATEST
 from sonosco_like.serialization import Snapshot, dumps, files, loads, verify
 from sonosco_like.serialization.definition import serializable
 from sonosco_like.serialization.document import MAX_BYTES, parse
@@ -32,7 +32,6 @@ from sonosco_like.training.lock import only_process
 from sonosco_like.training.processes import Processes
 from sonosco_like.training.randomness import seed_everything
 from sonosco_like.training.remote import RemoteCopy, is_url
-from sonosco_like.training.run_folder import CONFIG, ENVIRONMENT
 from sonosco_like.training.trainer import ModelTrainer
 
 logger = logging.getLogger(__name__)
@@ -153,7 +152,7 @@ class Experiment:
 
     def _point_latest(self, path: Path) -> None:
         if path.parent == self.checkpoints.folder:
-            self.checkpoints.point("latest", path)
+            self.checkpoints.point(LATEST, path)
 
     def _refuse_unsaved(self, step: int) -> None:
         """An interrupted run that says it was saved must have been."""

@@ -9,11 +9,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sonosco_like.errors import ConfigError, StorageError, UsageError
+from sonosco_like.run_folder import CONFIG
 from sonosco_like.serialization import files, verify
 from sonosco_like.serialization.folder import GRAPH, STATE, TENSORS
 from sonosco_like.training.lock import only_process
 from sonosco_like.training.remote import COMPLETE, complete_folders, folders, open_url
-from sonosco_like.training.run_folder import CONFIG
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import yaml
 
 from sonosco_like.metrics import describe
+from sonosco_like.run_folder import LOGS, STATUS
 from sonosco_like.serialization import files
-from sonosco_like.training.run_folder import LOGS, STATUS
 from sonosco_like.version import __version__
 
 logger = logging.getLogger(__name__)

@@ -19,17 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from sonosco_like.errors import MissingPackageError, StorageError, UsageError
-from sonosco_like.inference.checkpoints import FINAL
+from sonosco_like.run_folder import BEST, CHECKPOINTS, ENVIRONMENT, FINAL, LATEST
 from sonosco_like.serialization import files
 from sonosco_like.serialization.folder import GRAPH, STATE, TENSORS
 from sonosco_like.training.checkpoints import Checkpoints
-from sonosco_like.training.run_folder import ENVIRONMENT
 
 logger = logging.getLogger(__name__)
 
 COMPLETE = "complete.json"
 _SAVED = (GRAPH, TENSORS, STATE)
-_ELSEWHERE = ("lock", "latest", "best", "checkpoints", FINAL)  # made anew, or copied in their own way
+_ELSEWHERE = ("lock", LATEST, BEST, CHECKPOINTS, FINAL)  # made anew, or copied in their own way
 _PAUSES = (1.0, 5.0, 20.0)  # seconds before another attempt
 
 

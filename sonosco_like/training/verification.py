@@ -14,7 +14,7 @@ from pathlib import Path
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from sonosco_like.errors import SonoscoError, UsageError
-from sonosco_like.inference.checkpoints import FINAL, step_of
+from sonosco_like.run_folder import FINAL, step_of
 from sonosco_like.serialization import files
 from sonosco_like.serialization.document import MAX_BYTES, parse
 from sonosco_like.serialization.overrides import apply_overrides

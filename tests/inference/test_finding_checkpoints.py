@@ -8,7 +8,8 @@ import pytest
 
 from sonosco_like.errors import UsageError
 from sonosco_like.inference import find_checkpoint
-from sonosco_like.inference.checkpoints import checkpoints_of, name_of, step_of
+from sonosco_like.inference.checkpoints import checkpoints_of
+from sonosco_like.run_folder import name_of, step_of
 
 
 def saved(path: Path) -> Path:

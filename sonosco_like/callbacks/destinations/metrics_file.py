@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sonosco_like.callbacks.destinations.destination import Plain
 from sonosco_like.callbacks.destinations.rows import RowFile
+from sonosco_like.run_folder import METRICS
 from sonosco_like.serialization import serializable
 
 
@@ -19,7 +20,7 @@ class MetricsFile(RowFile):
     that of an unbroken run but for `seconds` and other readings of the clock.
     """
 
-    path: str = "metrics.jsonl"
+    path: str = METRICS
 
     def encoded(self, row: dict[str, Plain]) -> bytes:
         finite = {name: _finite(value) for name, value in row.items()}

@@ -20,9 +20,9 @@ import soundfile
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from sonosco_like.data.corpora.channel import SAMPLE_RATE, draw_channel
 from sonosco_like.data.corpora.espeak import Espeak
 from sonosco_like.data.corpora.grammar import draw_text
-from sonosco_like.data.corpora.recording import SAMPLE_RATE, draw_recording
 from sonosco_like.data.corpora.speaking import draw_speaker, say
 
 
@@ -54,7 +54,7 @@ class Spoken:
 def render_speaker(job: SpeakerJob) -> list[Spoken]:
     """Write all utterances of a speaker as 16 kHz FLAC; as many as come nearest to `job.seconds`, at least one."""
     random = np.random.default_rng(job.seed)
-    speaker, recording = draw_speaker(job.voice, random), draw_recording(random, job.variety)
+    speaker, channel = draw_speaker(job.voice, random), draw_channel(random, job.variety)
     folder = job.folder / job.name
     folder.mkdir(parents=True, exist_ok=True)
     spoken: list[Spoken] = []
@@ -63,7 +63,7 @@ def render_speaker(job: SpeakerJob) -> list[Spoken]:
         engine.set_voice(job.voice)
         while not spoken or total + total / len(spoken) / 2 < job.seconds:
             text = _draw_text_of_split(job.kind, job.split, random)
-            samples = recording.record(say(engine, speaker, text, random), random)
+            samples = channel.record(say(engine, speaker, text, random), random)
             path = folder / f"{len(spoken):04d}.flac"
             write_flac(path, samples)
             duration = len(samples) / SAMPLE_RATE

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from sonosco_like.data.corpora import espeak
 from sonosco_like.data.corpora.accents import Accent, draw_accent
+from sonosco_like.data.corpora.channel import SAMPLE_RATE, Samples
 from sonosco_like.data.corpora.espeak import Espeak, Prosody
-from sonosco_like.data.corpora.recording import SAMPLE_RATE, Samples
 
 _TRACT = (0.82, 1.2)  # from a child's throat to one longer than any
 _FADE = int(0.003 * espeak.SAMPLE_RATE)  # seconds over which a phrase comes and goes, so that its edges do not click

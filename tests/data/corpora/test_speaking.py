@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sonosco_like.data.corpora.channel import SAMPLE_RATE
 from sonosco_like.data.corpora.espeak import Espeak
-from sonosco_like.data.corpora.recording import SAMPLE_RATE
 from sonosco_like.data.corpora.speaking import _phrases, draw_speaker, say
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sonosco_like.data.corpora.recording import SAMPLE_RATE, _convolve, _quick_size, draw_recording
+from sonosco_like.data.corpora.channel import SAMPLE_RATE, _convolve, _quick_size, draw_channel
 from sonosco_like.errors import DataError
 
 
@@ -24,7 +24,7 @@ def buzz(seconds: float = 1.0) -> np.ndarray:
 def test_a_recording_has_the_same_length_does_not_clip_and_is_not_silent(seed, variety):
     random = np.random.default_rng(seed)
     voice = buzz()
-    samples = draw_recording(random, variety).record(voice, random)
+    samples = draw_channel(random, variety).record(voice, random)
     assert samples.dtype == np.int16
     assert len(samples) == len(voice)
     assert 300 < np.abs(samples.astype(int)).max() < 32767
@@ -35,8 +35,8 @@ def test_variety_zero_is_one_quiet_studio_and_variety_one_is_many_places():
     voice = buzz()
 
     def noise_floors(variety):
-        recordings = [draw_recording(np.random.default_rng(seed), variety) for seed in range(12)]
-        recorded = [recording.record(voice, np.random.default_rng(0)).astype(float) for recording in recordings]
+        channels = [draw_channel(np.random.default_rng(seed), variety) for seed in range(12)]
+        recorded = [channel.record(voice, np.random.default_rng(0)).astype(float) for channel in channels]
         floors = [np.std(samples[: SAMPLE_RATE // 8]) / np.std(samples) for samples in recorded]
         return 20 * np.log10(np.array(floors))
 
@@ -50,14 +50,14 @@ def test_the_same_generator_gives_the_same_samples():
     recorded = []
     for _ in range(2):
         random = np.random.default_rng(3)
-        recorded.append(draw_recording(random, 1.0).record(buzz(), random))
+        recorded.append(draw_channel(random, 1.0).record(buzz(), random))
     assert np.array_equal(*recorded)
 
 
 def test_a_silent_voice_is_an_error():
     random = np.random.default_rng(0)
     with pytest.raises(DataError, match="silent"):
-        draw_recording(random, 1.0).record(np.zeros(1000, np.float32), random)
+        draw_channel(random, 1.0).record(np.zeros(1000, np.float32), random)
 
 
 @given(size=st.integers(1, 10**6))

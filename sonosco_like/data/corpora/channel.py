@@ -21,7 +21,7 @@ _LOUDEST = 0.95  # of full scale; nothing clips
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class Channel:
     """One speaker's room and microphone. `noise_ratio` is the noise's level relative to the speech."""
 
     response: Samples
@@ -38,10 +38,10 @@ class Recording:
         return samples
 
 
-def draw_recording(random: Generator, variety: float) -> Recording:
+def draw_channel(random: Generator, variety: float) -> Channel:
     """A room and microphone; `variety` 0 is always the same quiet studio, 1 anything from there to a bad telephone."""
     room, microphone = _room(random, variety), _microphone(random, variety)
-    return Recording(
+    return Channel(
         response=_unit(_convolve(np.pad(room, (0, _TAPS)), microphone)),
         noise_response=_unit(_tilted(random.uniform(-9.0, 0.0))),
         noise_ratio=_from_decibel(-60.0 + variety * random.uniform(0.0, 42.0)),

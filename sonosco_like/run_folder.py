@@ -1,0 +1,29 @@
+"""What is in a run folder, and what it is called there: the one list for all who write a run and all who read it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+CONFIG = "config.yaml"  # as it was resolved at the start; with it a folder is a run
+ENVIRONMENT = "environment.yaml"
+CHANGES = "changes.yaml"
+STATUS = "status.yaml"
+METRICS = "metrics.jsonl"
+LOGS, PLOTS, CODE, TENSORBOARD = "logs", "plots", "code", "tensorboard"
+CHECKPOINTS = "checkpoints"
+LATEST, BEST = "latest", "best"  # pointers to checkpoints
+FINAL = "final"
+
+STEP = re.compile(r"step-(\d{8,})")  # what a checkpoint is called
+
+
+def name_of(step: int) -> str:
+    """What the checkpoint of a step is called."""
+    return f"step-{step:08d}"
+
+
+def step_of(checkpoint: Path) -> int:
+    """The step a checkpoint was taken at; -1 for what is not called like one."""
+    match = STEP.fullmatch(checkpoint.name)
+    return int(match.group(1)) if match else -1
