@@ -103,7 +103,8 @@ class Experiment:
         trainer.experiment = self
         begun_at = trainer.global_step
         try:
-            with journal(self.folder, trainer) as entry:
+            with RemoteCopy(self.folder, self.remote) as remote, journal(self.folder, trainer) as entry:
+                trainer.saver.listeners = [self._point_latest, remote.saved]
                 entry.interrupted_by = self._prepare_and_train(train)
         except Exception as error:
             failure = self._failure or error  # the journal of a run that failed on a full disk fails as well
@@ -134,8 +135,7 @@ class Experiment:
             raise
 
     def _train_and_save(self, train: Callable[[], None]) -> int:
-        with RemoteCopy(self.folder, self.remote) as remote, on_interrupt(self._interrupt) as received:
-            self.trainer.saver.listeners = [self._point_latest, remote.saved]
+        with on_interrupt(self._interrupt) as received:
             train()
             if received:
                 self._refuse_unsaved(self.trainer.global_step)

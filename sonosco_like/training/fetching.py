@@ -9,7 +9,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sonosco_like.errors import ConfigError, StorageError, UsageError
-from sonosco_like.run_folder import CONFIG
+from sonosco_like.inference.checkpoints import checkpoints_of
+from sonosco_like.run_folder import CONFIG, step_of
 from sonosco_like.serialization import files, verify
 from sonosco_like.serialization.folder import GRAPH, STATE, TENSORS
 from sonosco_like.training.lock import only_process
@@ -24,7 +25,7 @@ _LONGEST_MARK = 2**16
 def fetch_run(url: str, into: Path | None = None) -> Path:
     """The run at a URL as a folder here: `into`, or `runs/<last part of the URL>`.
 
-    Only what is complete and intact is taken. What is here already stays as it is; so does a run that has come further.
+    Only what is complete and intact is taken. A run that has come as far here stays as it is.
     """
     system, root = open_url(url)
     folder = files.absolute(into or Path("runs") / root.rpartition("/")[2])
@@ -45,26 +46,28 @@ def fetch_run(url: str, into: Path | None = None) -> Path:
 
 def _fetch(system: Any, root: str, folder: Path) -> None:
     """Fetch the config last: with it the folder is a run."""
-    for name in _newest_first(system, root):
+    found = _newest_first(system, root)
+    furthest, own = max(found.values(), default=-1), max(map(step_of, checkpoints_of(folder)), default=-1)
+    for name in found:
         target = folder / name.rpartition("-")[0]
         if not target.exists():
             _fetch_folder(system, f"{root}/{name}", target)
     for name in sorted(_other_files(system, root), key=lambda name: name == CONFIG):
-        if not (folder / name).exists():
+        if own < furthest or not (folder / name).exists():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             aside = (folder / name).with_name(f".{Path(name).name}.saving")
             system.get_file(f"{root}/{name}", str(aside))
             aside.replace(folder / name)
 
 
-def _newest_first(system: Any, root: str) -> list[str]:
-    """Complete folders, the newest checkpoint first; of one step the one that was copied last."""
+def _newest_first(system: Any, root: str) -> dict[str, int]:
+    """Complete folders and their steps, the newest checkpoint first; of one step the one that was copied last."""
     found = []
     for name in complete_folders(system, root):
         match = _FORM.fullmatch(name)
         if match:
             found.append((int(match[2] or 0), _time(system, f"{root}/{name}/{COMPLETE}"), name))
-    return [name for _, _, name in sorted(found, reverse=True)]
+    return {name: step for step, _, name in sorted(found, reverse=True)}
 
 
 def _time(system: Any, marker: str) -> float:

@@ -79,10 +79,10 @@ class RemoteCopy:
         self._system.invalidate_cache()
         there = set(complete_folders(self._system, self._root))
         local = self._local_folders()
+        self._copy_others()  # first: a complete checkpoint must find all rows and points that it knows of
         for name, path in local.items():
             if name not in there:
                 self._copy_folder(path, name)
-        self._copy_others()
         self._delete_others(set(local))
 
     def _local_folders(self) -> dict[str, Path]:
@@ -111,7 +111,7 @@ class RemoteCopy:
             stamp, name = (found.st_size, found.st_mtime_ns), path.relative_to(self.folder).as_posix()
             if self._copied.get(name) != stamp:
                 with tempfile.TemporaryDirectory() as still:  # a log that grows while it is sent would be refused
-                    self._put(Path(shutil.copy(path, still)), name)
+                    self._replace(Path(shutil.copy(path, still)), name)
                 self._copied[name] = stamp
 
     def _delete_others(self, wanted: set[str]) -> None:
@@ -122,6 +122,13 @@ class RemoteCopy:
                 if self._system.exists(marker):
                     self._system.rm_file(marker)
                 self._system.rm(f"{self._root}/{name}", recursive=True)
+
+    def _replace(self, path: Path, name: str) -> None:
+        """Put a file in the place of an older one, which is not torn if this process is killed meanwhile."""
+        place, _, last = name.rpartition("/")
+        aside = f"{place}/.{last}.saving".lstrip("/")
+        self._put(path, aside)
+        self._system.mv(f"{self._root}/{aside}", f"{self._root}/{name}")
 
     def _put(self, path: Path, name: str) -> None:
         target = f"{self._root}/{name}"

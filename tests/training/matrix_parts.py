@@ -14,9 +14,9 @@ from sonosco_like import serializable
 from sonosco_like.events import AbstractCallback
 
 KILL = "KILL_AT"  # `batch_end 5`, `epoch_end 1`, `save 3 4`: the event at that step or epoch, or the 3rd file operation
-#                   of the first save at step 4 or later
+#                   of the first save at step 4 or later; `copy 3 4`: the same of a remote copy
 _OPERATIONS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree", "os.link", "os.symlink")
-_PLACES = ("checkpoints", "latest", "best", "final")
+_PLACES = {"save": ("checkpoints", "latest", "best", "final"), "copy": ("/remote/",)}
 
 MODELS = {
     "las": """
@@ -54,6 +54,7 @@ trainer:
   clip_grads: 1.0
   accumulate_gradients: {accumulate}
   precision: {precision}
+  averaging: {averaging}
   model:
     vocabulary_size: 7
     features: 6{model}
@@ -80,6 +81,7 @@ trainer:
   - {{class: LogMeasures, every: 1ba}}
   - {{class: MetricsFile}}
   - {{class: TensorBoardCallback}}
+  - {{class: TranscriptDashboard}}
   - {{class: HistoryRecorder}}
   - {{class: EarlyStopping, monitor: val_loss, patience: 90}}
   - {{class: ReduceLROnPlateau, monitor: val_loss, patience: 2}}
@@ -96,6 +98,7 @@ def config_text(folder: Path, model: str, accumulate: int = 1, precision: str = 
         model=MODELS[model],
         accumulate=accumulate,
         precision=precision,
+        averaging="{decay: 0.9}" if model in ("tds", "conformer") else "null",
         workers=workers,
         loss="{class: JointLoss, ctc_weight: 0.3}" if is_las else "{class: CTCLoss, too_long: skip}",
         decoder="{class: GreedyAttentionDecoder}" if is_las else "{class: GreedyCTCDecoder}",
@@ -142,19 +145,19 @@ class Killer(AbstractCallback):
             _die()
 
     def on_checkpoint_start(self, moment) -> None:
-        if self._event == "save" and moment.context.global_step >= self._numbers[1] and not self._armed:
+        if self._event in _PLACES and moment.context.global_step >= self._numbers[1] and not self._armed:
             self._armed = True
-            sys.addaudithook(_Countdown(self._numbers[0]))
+            sys.addaudithook(_Countdown(self._numbers[0], _PLACES[self._event]))
 
 
 class _Countdown:
-    """Hears every file operation of the interpreter, and kills before the n-th of those that save."""
+    """Hears every file operation of the interpreter, and kills before the n-th of those at some places."""
 
-    def __init__(self, operations: int) -> None:
-        self._left = operations
+    def __init__(self, operations: int, places: tuple[str, ...]) -> None:
+        self._left, self._places = operations, places
 
     def __call__(self, event: str, args: tuple) -> None:
-        if event in _OPERATIONS and any(place in str(args[0]) for place in _PLACES):
+        if event in _OPERATIONS and any(place in str(args[0]) for place in self._places):
             self._left -= 1
             if self._left == 0:
                 _die()

@@ -108,6 +108,29 @@ def test_a_run_whose_machine_is_gone_goes_on_elsewhere_as_if_nothing_had_happene
     assert copied == {path.name for path in found.all()}, "what is not wanted any more is deleted there too"
 
 
+def test_a_folder_that_fell_behind_its_copy_takes_over_all_of_it(tmp_path):
+    url = f"memory://{uuid.uuid4().hex}/run"
+    with pytest.raises(RunFailedError, match="the machine is gone"):
+        start(tmp_path / "first", url, Failing(at=7))
+    behind = fetch_run(url, tmp_path / "behind")
+    experiment, _ = open_run(url, into=tmp_path / "ahead")
+    experiment.trainer.callbacks[-1].at = 99
+    experiment.resume()
+    assert fetch_run(url, behind) == behind
+    for name in ("metrics.jsonl", "status.yaml", "final/tensors.safetensors"):
+        assert (behind / name).read_bytes() == (tmp_path / "ahead" / name).read_bytes(), name
+
+
+def test_a_folder_that_is_ahead_of_its_copy_stays_as_it_is(tmp_path):
+    url = f"memory://{uuid.uuid4().hex}/run"
+    run = start(tmp_path / "run", url).run
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write("written after the last copy\n")
+    before = (run / "metrics.jsonl").read_bytes()
+    fetch_run(url, run)
+    assert (run / "metrics.jsonl").read_bytes() == before
+
+
 @pytest.fixture
 def copy(tmp_path) -> tuple[str, Checkpoints]:
     url = f"memory://{uuid.uuid4().hex}/run"

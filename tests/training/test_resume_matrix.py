@@ -160,3 +160,18 @@ def test_a_run_goes_on_elsewhere_with_other_workers_and_another_hash_seed(zygote
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     resume(zygote, moved, 0)
     assert_alike(unbroken("deepspeech2", 1, "float32"), moved / "run", but=("num_workers",))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", range(1, 26))
+def test_a_run_that_was_killed_while_it_was_copied_goes_on_from_the_copy(operation, zygote, corpus, unbroken, tmp_path):
+    """Its own machine is gone. What was copied last may be torn; what is marked complete never is."""
+    first, url = tmp_path / "first", f"file://{tmp_path}/remote/run"
+    first.mkdir()
+    (first / "config.yaml").write_text(f"{config_text(corpus, 'tds').strip()}\nremote: {url}\n")
+    train(zygote, first, -signal.SIGKILL, **{KILL: f"copy {operation} 8"})
+    shutil.rmtree(first)
+    run = tmp_path / "second" / "run"
+    code = zygote.run("resume", url, "--run-dir", run, log=tmp_path / "log.txt")
+    assert code == 0, (tmp_path / "log.txt").read_text()
+    assert_alike(unbroken("tds", 1, "float32"), run, but=("remote",))
