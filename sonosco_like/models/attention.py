@@ -113,5 +113,5 @@ class Attention(nn.Module):
         if self.kind == "location":
             last_M1S = last_weights_NHS.flatten(0, 1)[:, None]
             located_MSC = self.locate(last_M1S).transpose(1, 2)
-            hidden_NHSA = hidden_NHSA + self.location(located_MSC).view_as(hidden_NHSA)
-        return (hidden_NHSA.tanh() * self.energy[:, None]).sum(-1)
+            hidden_NHSA += self.location(located_MSC).view_as(hidden_NHSA)  # in place: memory is what this costs
+        return (hidden_NHSA.tanh_() * self.energy[:, None]).sum(-1)

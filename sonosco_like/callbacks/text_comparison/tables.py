@@ -113,7 +113,7 @@ class LasTextComparisonCallback(TbTextComparisonCallback):
 
     how: ClassVar[str] = "beam search"
 
-    decoder: Decoder = field(default_factory=AttentionBeamDecoder)
+    decoder: Decoder = field(default_factory=lambda: AttentionBeamDecoder(beam_size=4))
 
     def texts_needed(self) -> Iterable[Need]:
         """Nothing: the samples are searched here, a few of all utterances."""
