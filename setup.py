@@ -23,6 +23,7 @@ EXTRAS = {
         "psutil>=5.9",
         "pytorch-accelerated>=0.1.49",
         "pytorch-ignite>=0.5",
+        "speechbrain>=1.0",
         "threadpoolctl>=3",
         "urllib3",
     ],
