@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks/ is not part of
 from benchmarks.__main__ import Benchmark, benchmarks_in, main, outcome, without_folders
 from benchmarks.machine import describe_load, describe_machine
 from benchmarks.page import BEGIN, END, Page, Run
+from benchmarks.plot_learning import draw, read_curves
 from benchmarks.results import ROWS_FILE, Row, read_rows, report, report_ratio
 from benchmarks.timing import QUICK, take_turns, turns
 from sonosco_like.errors import UsageError
@@ -289,4 +290,13 @@ def test_a_config_learns_with_the_clock_running(tmp_path, capfd):
     written = (tmp_path / "page.md").read_text()
     assert "deepspeech2.yaml: CPU time to 5 % WER | not reached |" in written
     assert re.search(r"WER at the end, after [\d.]+ CPU minutes \| [\d.]+ % \| unseen voices", written)
-    assert "CPU minutes" in capfd.readouterr().out
+    assert len(read_curves(capfd.readouterr().out)["deepspeech2"]) == 1
+
+
+def test_learning_curves_are_drawn_from_what_was_printed(tmp_path):
+    said = "las, 120 minutes of speech, 7 epochs\n    1.25 CPU minutes   74.51 % WER\nepoch 1/7, step 50/90, loss 3\n"
+    said += "    2.36 CPU minutes   12.02 % WER\n  5 % WER: not reached\n\n"
+    said += "tds, 2.5 minutes of speech, 1 epochs\n   10.07 CPU minutes  190.24 % WER\n"
+    assert read_curves(said) == {"las": [(1.25, 74.51), (2.36, 12.02)], "tds": [(10.07, 190.24)]}
+    draw(read_curves(said), tmp_path / "learning.png")
+    assert (tmp_path / "learning.png").read_bytes().startswith(b"\x89PNG")
