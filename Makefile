@@ -31,8 +31,8 @@ browser:
 		echo "chromium could not be installed: tests that need a browser will be skipped"; \
 	else echo "there is no chromium, and only root can install it: tests that need a browser will be skipped"; fi
 
-train: $(INSTALLED)  ## train the default recogniser on speech made on the spot
-	$(BIN)/sonosco train --config configs/las.yaml
+train: $(INSTALLED)  ## train the default recogniser in runs/las, on speech made on the spot; or go on with it
+	$(BIN)/sonosco train --config configs/las.yaml --run-dir runs/las --resume auto
 
 lint: install
 	$(BIN)/ruff check .

@@ -13,6 +13,7 @@ METRICS = "metrics.jsonl"
 LOGS, PLOTS, CODE, TENSORBOARD = "logs", "plots", "code", "tensorboard"
 CHECKPOINTS = "checkpoints"
 LATEST, BEST = "latest", "best"  # pointers to checkpoints
+LOCK = "lock"  # held by the process that trains
 FINAL = "final"
 
 STEP = re.compile(r"step-(\d{8,})")  # what a checkpoint is called

@@ -42,10 +42,10 @@ def workplace(request, tmp_path):
     def prepare(page: str) -> Path:
         shutil.copytree(REPOSITORY / "configs", tmp_path / "configs")
         python = "".join(block.text for block in blocks_of(page, "python"))
-        if re.search(r"runs/digits|corpus/\w+\.jsonl|call\.wav", python):
+        if re.search(r"runs/las|corpus/\w+\.jsonl|call\.wav", python):
             trained = request.getfixturevalue("digits")
             shutil.copytree(trained.corpus, tmp_path / "corpus")
-            shutil.copytree(trained.run, tmp_path / "runs" / "digits")
+            shutil.copytree(trained.run, tmp_path / "runs" / "las")
             shutil.copy(trained.audio(trained.rows()[0]), tmp_path / "call.wav")
         return tmp_path
 

@@ -18,7 +18,7 @@ from sonosco_like.decoding import Decoder, default_decoder
 from sonosco_like.errors import UsageError
 from sonosco_like.inference.checkpoints import find_checkpoint
 from sonosco_like.inference.saved import SavedTrainer
-from sonosco_like.inference.weights import use_best_weights
+from sonosco_like.inference.weights import use_averaged_weights
 from sonosco_like.models import SpeechModel
 from sonosco_like.records import Batch, Hypothesis, Output
 
@@ -113,7 +113,7 @@ def load_recogniser(run: str | Path, device: str | torch.device | None = None) -
         f"{loader}.dataset.max_duration": float | None,
     }
     model, decoder, features, normalization, tokenizer, cleaner, longest = saved.read(kinds)
-    weights = use_best_weights(model, saved)
+    weights = use_averaged_weights(model, saved)
     return TrainedRecogniser(
         features=features,
         normalization=normalization,

@@ -7,7 +7,7 @@ from torch import nn
 from sonosco_like.inference.saved import SavedTrainer
 
 
-def use_best_weights(model: nn.Module, saved: SavedTrainer) -> str:
+def use_averaged_weights(model: nn.Module, saved: SavedTrainer) -> str:
     """Give a model the moving average of its weights if the trainer kept one; returns which weights it has now."""
     averaged = saved.tensors_of("WeightAverage", "weights")
     if averaged:

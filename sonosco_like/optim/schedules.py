@@ -46,9 +46,10 @@ class WarmupHoldDecay(Schedule):
     shape: Shape = "linear"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.warmup <= max(self.warmup, self.hold) < self.total:
+        if self.warmup < 0 or self.total <= max(self.warmup, self.hold):
             raise UsageError(
-                f"WarmupHoldDecay needs warmup <= hold < total, got {self.warmup}, {self.hold} and {self.total}."
+                f"WarmupHoldDecay: `total` must be more than `warmup` and `hold`, and `warmup` not negative, "
+                f"got {self.total}, {self.warmup} and {self.hold}."
             )
         if not 0 < self.final <= 1:
             raise UsageError(f"`final` is a share of the learning rate, above 0 and at most 1; got {self.final}.")

@@ -18,6 +18,7 @@ _MACHINE = re.compile(r".*memory.*|(data_)?wait(ing)?(_.*)?|run_id")  # what a m
 _FILES = re.compile(r"\btfevents\b")  # names and sizes of event files; what is in them is the points
 _PARTS = re.compile(r"[^.\[\]'/]+")
 _MOST_NAMED = 5
+_END = 2**20  # bytes at the end of a witness, in which its last rows are
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,17 @@ def steps_of(run: Path) -> int:
     return max((int(row["step"]) for row in _rows(run / WITNESS)), default=0)
 
 
+def last_step_of(run: Path, process: int) -> int:
+    """The last step that a process has done, by the end of the witness; 0 if it has done none."""
+    path = run / WITNESS
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _END))
+        rows = _parsed(file.read().decode(errors="replace"))
+    return max((int(row["step"]) for row in rows if row["process"] == process), default=0)
+
+
 def is_clock(path: str) -> bool:
     """Whether a value is a reading of the clock or of the machine, or belongs to a file that is named after one."""
     if _FILES.search(path):
@@ -89,9 +101,15 @@ def _metrics(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file of JSON lines; one that a kill tore is passed over."""
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
+    return _parsed(path.read_text(encoding="utf-8", errors="replace")) if path.exists() else iter(())
+
+
+def _parsed(text: str) -> Iterator[dict[str, Any]]:
+    """The rows of JSON lines; one that a kill tore is passed over."""
+    for line in text.splitlines():
         try:
-            yield json.loads(line)
+            row = json.loads(line)
         except ValueError:
             continue
+        if isinstance(row, dict):
+            yield row

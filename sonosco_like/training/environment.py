@@ -32,6 +32,7 @@ def describe_environment(command: list[str], seed: int) -> dict[str, Any]:
             "host": platform.node(),
             "processor": platform.machine(),
             "cores": os.cpu_count() or 0,
+            "threads": torch.get_num_threads(),
             "gpus": [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())],
         },
         "git": _git(Path.cwd()),

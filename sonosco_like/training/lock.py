@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sonosco_like.errors import UsageError
+from sonosco_like.run_folder import LOCK
 
 try:
     import fcntl
@@ -27,7 +28,7 @@ def only_process(folder: Path) -> Iterator[None]:
     place = folder.resolve()
     if place in _held:
         raise UsageError(f"{folder} is in use by this process already.")
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         _lock(descriptor, folder)
         _held.add(place)

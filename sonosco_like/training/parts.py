@@ -20,7 +20,11 @@ from sonosco_like.training.saving import CheckpointSaver
 
 
 class TrainerParts:
-    """The attributes of ModelTrainer that the parts of it use; it alone gives them values.
+    """The attributes of ModelTrainer that the parts of it use.
+
+    `ModelTrainer.init` gives all of them their first values. After that `Preparing` sets what is built (`model`,
+    `optimizer`, `scheduler`, loaders, `hooks`, `_network`, `_inference`, `_optimization`, `_last_good`), `Validating`
+    `_validated_at` and `_predictions`, `Checkpointing` `_gathered` and what is restored, and the loop all the rest.
 
     `_network` is what learns: the model, compiled and shared among processes where that is wanted. `_inference` is the
     same without the sharing.

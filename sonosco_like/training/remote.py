@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sonosco_like.errors import MissingPackageError, StorageError, UsageError
-from sonosco_like.run_folder import BEST, CHECKPOINTS, ENVIRONMENT, FINAL, LATEST
+from sonosco_like.run_folder import BEST, CHECKPOINTS, ENVIRONMENT, FINAL, LATEST, LOCK
 from sonosco_like.serialization import files
 from sonosco_like.serialization.folder import GRAPH, STATE, TENSORS
 from sonosco_like.training.checkpoints import Checkpoints
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 COMPLETE = "complete.json"
 _SAVED = (GRAPH, TENSORS, STATE)
-_ELSEWHERE = ("lock", LATEST, BEST, CHECKPOINTS, FINAL)  # made anew, or copied in their own way
+_ELSEWHERE = (LOCK, LATEST, BEST, CHECKPOINTS, FINAL)  # made anew, or copied in their own way
 _PAUSES = (1.0, 5.0, 20.0)  # seconds before another attempt
 
 
@@ -177,7 +177,7 @@ def open_url(url: str) -> tuple[Any, str]:
 
 def folders(system: Any, root: str) -> list[str]:
     """The folders with checkpoints there, complete or not, by their names in the run."""
-    checkpoints = [f"checkpoints/{name}" for name in _names_in(system, f"{root}/checkpoints")]
+    checkpoints = [f"{CHECKPOINTS}/{name}" for name in _names_in(system, f"{root}/{CHECKPOINTS}")]
     return checkpoints + [name for name in _names_in(system, root) if name.startswith(f"{FINAL}-")]
 
 
@@ -201,7 +201,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _remote_name(path: Path, state: bytes) -> str:
-    place = path.name if path.name == FINAL else f"checkpoints/{path.name}"
+    place = path.name if path.name == FINAL else f"{CHECKPOINTS}/{path.name}"
     return f"{place}-{hashlib.sha256(state).hexdigest()[:12]}"
 
 

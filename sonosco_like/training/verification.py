@@ -19,11 +19,12 @@ from sonosco_like.serialization import files
 from sonosco_like.serialization.document import MAX_BYTES, parse
 from sonosco_like.serialization.overrides import apply_overrides
 from sonosco_like.training.checkpoints import Checkpoints
-from sonosco_like.training.comparison import FirstDifference, compare_runs, first_difference, steps_of
+from sonosco_like.training.comparison import FirstDifference, compare_runs, first_difference, last_step_of, steps_of
 from sonosco_like.training.witness import StepWitness
 
 Say = Callable[[str], None]
 _WITNESS = f"{{class: {StepWitness.__name__}}}"
+_LONGEST_PAUSE = 0.5  # seconds, so that kills also fall into saves, validations and the fetching of batches
 
 
 class VerificationError(SonoscoError):
@@ -67,16 +68,16 @@ def verify_resume(
     say("training once, unbroken")
     with _Process([*train, str(whole)], folder / "whole.log") as process:
         process.finish(whole)
-    steps, saved = steps_of(whole), _last_step(whole)
+    steps = steps_of(whole)
     drawn = random.Random(seed)
     fell: list[int] = []
-    for target in sorted(drawn.randint(1, max(1, saved - 1)) for _ in range(kills)):
+    for target in _targets(drawn, kills, steps):
         with _Process(_next_command(killed, train, imports), folder / "killed.log") as process:
-            at = process.kill_after(killed, target, drawn.uniform(0.0, 0.5))
+            at = process.kill_after(killed, target, drawn.uniform(0.0, _LONGEST_PAUSE))
         if at is None:
             break
         fell.append(at)
-        say(f"killed after step {at} of {steps}")
+        say(f"killed after step {at} of {steps}; {_kept(killed)}")
     with _Process(_next_command(killed, train, imports), folder / "killed.log") as process:
         process.finish(killed)
     return Verdict(tuple(fell), steps, tuple(compare_runs(whole, killed)), first_difference(whole, killed))
@@ -109,16 +110,16 @@ class _Process:
             raise VerificationError(f"The run in {folder} ended without leaving {folder / FINAL}.")
 
     def kill_after(self, folder: Path, step: int, pause: float) -> int | None:
-        """Kill a run some time after it saved a step; None if it came to its end before."""
+        """Kill a run some time after it has done a step itself; returns which was its last, None if it had ended."""
         while self._popen.poll() is None:
-            if _last_step(folder) >= step:
+            if last_step_of(folder, self._popen.pid) >= max(step, _last_saved(folder) + 1):
                 time.sleep(pause)
                 break
             time.sleep(0.02)
         self._refuse_failure(folder)
         self._popen.kill()
         self._popen.wait()
-        return None if (folder / FINAL).is_dir() else _last_step(folder)
+        return None if (folder / FINAL).is_dir() else last_step_of(folder, self._popen.pid)
 
     def _refuse_failure(self, folder: Path) -> None:
         """Raise with what was said if the command ended by itself and not well."""
@@ -151,5 +152,16 @@ def _next_command(folder: Path, train: list[str], imports: list[str]) -> list[st
     return [*train, str(folder)]
 
 
-def _last_step(folder: Path) -> int:
-    return max((step_of(path) for path in Checkpoints(folder).all()), default=0)
+def _targets(drawn: random.Random, kills: int, steps: int) -> list[int]:
+    """The steps after which to kill; different ones, as far as there are so many."""
+    possible = range(1, max(2, steps))
+    return sorted(drawn.sample(possible, kills) if kills <= len(possible) else drawn.choices(possible, k=kills))
+
+
+def _kept(folder: Path) -> str:
+    saved = _last_saved(folder)
+    return f"its last checkpoint is of step {saved}" if saved else "it had no checkpoint yet, and begins again"
+
+
+def _last_saved(folder: Path) -> int:
+    return max(map(step_of, Checkpoints(folder).all()), default=0)

@@ -86,7 +86,10 @@ def _render(jobs: Sequence[SpeakerJob], workers: int) -> Iterator[list[Spoken]]:
     try:
         yield from executor.map(render_speaker, jobs, chunksize=2)
     except BrokenProcessPool:
-        raise DataError("A process that made synthetic speech died; is there enough memory? Try --workers 1.") from None
+        raise DataError(
+            "A process that made synthetic speech died. Is there enough memory? Was this called in a script without "
+            "`if __name__ == '__main__':`, which its processes read anew? One worker needs no processes."
+        ) from None
     finally:
         executor.shutdown(cancel_futures=True)
 
