@@ -33,14 +33,14 @@ COMMANDS = {
     ],
     "resume": ["--help", "--import", "--run-dir", "--set", "RUN_DIR"],
     "runs": ["--help", "--json", "--sort", "FOLDER"],
-    "schema": ["--help", "--indent"],
+    "schema": ["--help", "--import", "--indent"],
     "train": ["--config", "--help", "--import", "--resume", "--run-dir", "--set", "--test", "--train", "--val"],
     "transcribe": [
         "--beam", "--ctc-weight", "--decode", "--device", "--format", "--help", "--hot-word", "--hot-word-bonus",
         "--import", "--json", "--lm", "--lm-weight", "--longest", "--n-best", "--output", "--overlap", "--word-bonus",
         "AUDIO", "RUN",
     ],
-    "verify-resume": ["--config", "--help", "--import", "--keep", "--kills", "--set"],
+    "verify-resume": ["--config", "--help", "--import", "--keep", "--kills", "--set", "--test", "--train", "--val"],
 }  # fmt: skip
 
 

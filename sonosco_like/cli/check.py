@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonosco_like.cli.options import (
-    config,
-    import_modules,
-    imports,
-    leave_out_missing_data,
-    manifests,
-    overrides,
-    own_data,
-)
+from sonosco_like.cli.options import config, import_modules, imports, manifests, overrides
+from sonosco_like.cli.own_data import read_with_own_data
 from sonosco_like.cli.train import prepare
 
 if TYPE_CHECKING:
@@ -42,12 +35,9 @@ def check(config: Path, overrides: tuple[str, ...], modules: tuple[str, ...], **
       sonosco check --config configs/las.yaml --train my/train.jsonl --val my/val.jsonl
     """
     import_modules(modules)
-    from sonosco_like.training import read_experiment
     from sonosco_like.training.inspection import inspect_experiment
 
-    own = own_data(manifests)
-    experiment = read_experiment(config, [*overrides, *own])
-    leave_out_missing_data(experiment, manifests)
+    experiment = read_with_own_data(config, overrides, manifests)
     _prepare_corpus(experiment)
     found = inspect_experiment(experiment)
     _print(found, sys.stdout.isatty())

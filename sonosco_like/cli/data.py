@@ -5,6 +5,7 @@ Nothing heavy is imported before a command runs, so that help answers at once.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 _PATH = click.Path(path_type=Path, exists=True)
 _MOST_SUSPICIOUS = 20
 
+_SOURCE_OR_WEB = "An archive, a folder of archives, or an unpacked folder; else it is downloaded."
+_SOURCE_ONLY = "The archive from commonvoice.mozilla.org, or its unpacked folder; needed, as nothing is downloaded."
 _force = click.option("--force", is_flag=True, help="Write over what is there.")
 _seed = click.option("--seed", default=0, show_default=True, help="The same seed gives the same result, bit for bit.")
 
@@ -65,14 +68,12 @@ def synth(folder: Path, **options: Any) -> None:
     _print_manifests(synthesize(folder, progress=show_progress, **options))
 
 
-def _corpus_options(command: Callable[..., None]) -> Callable[..., None]:
+def _corpus_options(command: Callable[..., None], source: str = _SOURCE_OR_WEB) -> Callable[..., None]:
     """The options of all public corpora."""
     for option in (
         _force,
         _seed,
-        click.option(
-            "--source", type=_PATH, help="An archive, a folder of archives, or an unpacked folder; else the web."
-        ),
+        click.option("--source", type=_PATH, help=source),
         click.argument("folder", type=_FOLDER),
     ):
         command = option(command)
@@ -115,7 +116,7 @@ def librispeech(folder: Path, parts: tuple[str, ...], **options: Any) -> None:
 
 
 @data.command("common-voice")
-@_corpus_options
+@functools.partial(_corpus_options, source=_SOURCE_ONLY)
 @click.option("--language", default="en", show_default=True, help="The language's code in the corpus.")
 def common_voice(folder: Path, language: str, **options: Any) -> None:
     """Common Voice: one language, read by volunteers.

@@ -11,6 +11,7 @@ import click
 if TYPE_CHECKING:
     from sonosco_like.inference import DecoderSettings
 
+_OWN = "that of the run's decoder"
 _OPTIONS = (
     click.option(
         "--decode",
@@ -18,18 +19,34 @@ _OPTIONS = (
         type=click.Choice(["ctc", "attention"]),
         help="Which output to decode, of a model that has both; else the run's own decoder.",
     ),
-    click.option("--beam", type=click.IntRange(1), help="Beam search of this width."),
+    click.option(
+        "--beam",
+        type=click.IntRange(1),
+        help=f"Beam search of this width.  [default: {_OWN}, else none; with other options of a beam search 16 for "
+        "CTC, 8 for attention]",
+    ),
     click.option(
         "--lm",
         "language_model",
         type=click.Path(path_type=Path, dir_okay=False),
         help="A word n-gram language model, ARPA or KenLM.",
     ),
-    click.option("--lm-weight", "language_model_weight", type=float, help="Weight of the language model."),
-    click.option("--word-bonus", type=float, help="What each word adds to the score."),
+    click.option(
+        "--lm-weight",
+        "language_model_weight",
+        type=float,
+        help=f"Weight of the language model.  [default: {_OWN}, else 0.5]",
+    ),
+    click.option("--word-bonus", type=float, help=f"What each word adds to the score.  [default: {_OWN}, else 0]"),
     click.option("--hot-word", "hot_words", multiple=True, help="A word to listen for; can be given several times."),
-    click.option("--hot-word-bonus", type=float, help="What each hot word adds to the score."),
-    click.option("--ctc-weight", type=click.FloatRange(0, 1), help="Share of CTC in an attention beam search."),
+    click.option(
+        "--hot-word-bonus", type=float, help=f"What each hot word adds to the score.  [default: {_OWN}, else 5]"
+    ),
+    click.option(
+        "--ctc-weight",
+        type=click.FloatRange(0, 1),
+        help=f"Share of CTC in an attention beam search.  [default: {_OWN}, else 0]",
+    ),
 )
 _NAMES = (
     "kind", "beam", "language_model", "language_model_weight",

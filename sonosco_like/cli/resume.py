@@ -8,11 +8,12 @@ import click
 
 from sonosco_like.cli.options import PATH, import_modules, imports, overrides
 from sonosco_like.cli.train import continue_run
+from sonosco_like.errors import UsageError
 
 
 @click.command()
 @click.argument("run_dir")
-@click.option("--run-dir", "into", type=PATH, help="Where a remote run is fetched to.")
+@click.option("--run-dir", "into", type=PATH, help="Where a remote run is fetched to; runs/<its name> if not given.")
 @overrides
 @imports
 def resume(run_dir: str, into: Path | None, overrides: tuple[str, ...], modules: tuple[str, ...]) -> int:
@@ -28,5 +29,8 @@ def resume(run_dir: str, into: Path | None, overrides: tuple[str, ...], modules:
     """
     import_modules(modules)
     from sonosco_like.training import open_run
+    from sonosco_like.training.remote import is_url
 
+    if into is not None and not is_url(run_dir):
+        raise UsageError(f"--run-dir says where a remote run is fetched to, but {run_dir} is no URL: leave it out.")
     return continue_run(*open_run(run_dir, overrides, into))

@@ -26,7 +26,10 @@ _LOCKED = re.compile(r"^\d+: (?:FLOCK|POSIX) .* [0-9a-f]+:[0-9a-f]+:(\d+) ", re.
 
 @dataclass(frozen=True)
 class Run:
-    """One run: where it is, what became of it, and its measures on validation data, last and best."""
+    """One run: where it is, what became of it, and its measures on validation data, last and best.
+
+    `epoch` is the one under way or, of a finished run, the last one, counted from 0 like the trainer's own.
+    """
 
     folder: Path
     name: str
@@ -39,6 +42,7 @@ class Run:
     best: dict[str, float] = field(default_factory=dict)
     lower_is_better: dict[str, bool] = field(default_factory=dict)
     reason: str = ""
+    epochs: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain data; times as ISO texts."""
@@ -61,19 +65,37 @@ def read_run(folder: Path, held: set[int] | None) -> Run:
     directions = _directions(rows, status.get("lower_is_better"))
     best = {name: _best([row[name] for row in rows if name in row], lower) for name, lower in directions.items()}
     step = max((value for value in (_as_int(status.get("step")), _last_checkpoint(folder)) if value), default=None)
+    state = _state(folder, status, held)
     return Run(
         folder,
         _name(folder / CONFIG),
-        _state(folder, status, held),
+        state,
         _started(folder),
         max(path.stat().st_mtime for path in _marks(folder)),
-        _as_int(rows[-1].get("epoch")) if rows else _as_int(status.get("epoch")),
+        _epoch(rows, status, state),
         step,
         {name: value for name, value in rows[-1].items() if name.startswith("val_")} if rows else {},
         {name: value for name, value in best.items() if value is not None},
         directions,
         str(status.get("reason", "")),
+        _as_int(status.get("epochs")),
     )
+
+
+def finished_epochs(folder: Path) -> int:
+    """How many epochs a run had done when it said that it was finished; 0 if it did not say so."""
+    status = _yaml(folder / STATUS)
+    return (_as_int(status.get("epoch")) or 0) if status.get("state") == "finished" else 0
+
+
+def _epoch(rows: list[dict[str, Any]], status: dict[str, Any], state: str) -> int | None:
+    """The epoch of the last validation, or the one that the status names if the run came further."""
+    validated, said = _as_int(rows[-1].get("epoch")) if rows else None, _as_int(status.get("epoch"))
+    if state == "finished":  # the status then names the one that would come next
+        return validated if validated is not None or said is None else max(0, said - 1)
+    known = [epoch for epoch in (validated, said) if epoch is not None]
+    epochs = _as_int(status.get("epochs"))
+    return min(max(known), epochs - 1 if epochs else max(known)) if known else None
 
 
 def _run_folders(folder: Path, depth: int = _DEPTH) -> Iterator[Path]:

@@ -30,7 +30,8 @@ _MEASURES_SHOWN = 3
 def runs(folder: Path, key: str, as_json: bool) -> None:
     """List runs with their state and their scores.
 
-    FOLDER is `runs` if not given. Scores are the best one of all validations, and the last one.
+    FOLDER is `runs` if not given. Epochs are counted as the progress bar does: 2/7 is the second of seven. Scores are
+    the best one of all validations, and the last one.
 
     \b
     Examples:
@@ -77,8 +78,15 @@ def _print(found: list[Run]) -> None:
 def _row(run: Run, measures: list[str]) -> list[str]:
     scores = [f"{_number(run.best.get(name))} / {_number(run.last.get(name))}" for name in measures]
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started))
-    place = ["" if value is None else str(value) for value in (run.epoch, run.step)]
+    place = [_epoch(run), "" if run.step is None else str(run.step)]
     return [run.folder.name, run.name, run.state, started, _age(time.time() - run.active), *place, *scores]
+
+
+def _epoch(run: Run) -> str:
+    """As the progress bar counts: from 1, and of how many."""
+    if run.epoch is None:
+        return ""
+    return f"{run.epoch + 1}" if run.epochs is None else f"{run.epoch + 1}/{run.epochs}"
 
 
 def _rich_table(header: list[str], rows: list[list[str]]) -> None:

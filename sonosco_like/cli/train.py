@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonosco_like.cli.options import (
-    PATH,
-    config,
-    import_modules,
-    imports,
-    leave_out_missing_data,
-    manifests,
-    overrides,
-    own_data,
-)
+from sonosco_like.cli.options import PATH, config, import_modules, imports, manifests, overrides
+from sonosco_like.cli.own_data import open_with_own_data, read_with_own_data
 from sonosco_like.errors import UsageError
 from sonosco_like.run_folder import CONFIG
 
@@ -61,15 +53,11 @@ def train(
       sonosco train --config configs/las.yaml --train my/train.jsonl --val my/val.jsonl --set trainer.epochs=50
     """
     import_modules(modules)
-    from sonosco_like.training import open_run, read_experiment
-
-    own = own_data(manifests)
     if run_dir is not None and (run_dir / CONFIG).exists() and resume != "never":
-        return continue_run(*open_run(run_dir, [*overrides, *own]))
+        return continue_run(*open_with_own_data(run_dir, overrides, manifests))
     if resume == "must":
         raise UsageError(f"There is no run to resume in {run_dir or 'a new folder'}.")
-    experiment = read_experiment(config, [*overrides, *own])
-    leave_out_missing_data(experiment, manifests)
+    experiment = read_with_own_data(config, overrides, manifests)
     name = f"{time.strftime('%Y-%m-%d_%H-%M-%S')}_{experiment.name}"
     folder = run_dir or Path("runs") / experiment.trainer.processes.from_first(name)
     _say(experiment, f"run folder: {folder}")
@@ -80,6 +68,9 @@ def train(
 def continue_run(experiment: Experiment, step: int) -> int:
     """Train on, and say from where."""
     _say(experiment, f"run folder: {experiment.folder}\nresumed from step {step}")
+    finished = _why_finished(experiment)
+    if finished:
+        _say(experiment, finished)
     prepare(experiment)
     return _finish(experiment, experiment.resume(), experiment.folder)
 
@@ -94,6 +85,24 @@ def prepare(experiment: Experiment) -> None:
 
         experiment.corpus.prepare(show_progress)
     processes.wait()
+
+
+def _why_finished(experiment: Experiment) -> str:
+    """Why a run was at its end before it was continued, and how it goes on; nothing if it was not.
+
+    Its last checkpoint may be an earlier one, whose last steps are then done again, with the same bits.
+    """
+    from sonosco_like.cli.run_table import finished_epochs
+
+    trainer = experiment.trainer
+    command = f"To train on: sonosco resume {experiment.folder} --set trainer"
+    if max(trainer.epoch, finished_epochs(experiment.folder)) >= trainer.epochs:
+        said = f"{trainer.epochs} of {trainer.epochs} epochs are done"
+        return f"This run was finished already: {said}. {command}.epochs={2 * trainer.epochs}"
+    if trainer._finished():
+        said = f"its `max_duration` of {trainer.max_duration} is reached"
+        return f"This run was finished already: {said}. {command}.max_duration=..."
+    return ""
 
 
 def _finish(experiment: Experiment, received: int, folder: Path) -> int:

@@ -38,8 +38,18 @@ _DONE, _SOME_FAILED = 0, 1
     help="A folder for one file per recording, instead of printing.",
 )
 @click.option("--n-best", type=click.IntRange(1), help="So many readings of each piece, with scores; for JSON.")
-@click.option("--longest", type=float, help="Cut recordings into pieces of at most so many seconds. [8]")
-@click.option("--overlap", type=float, help="Seconds that pieces have in common where nobody pauses. [2]")
+@click.option(
+    "--longest",
+    type=float,
+    help="Cut recordings into pieces of at most so many seconds.  [default: the `max_duration` of the training set, "
+    "else 8]",
+)
+@click.option(
+    "--overlap",
+    type=float,
+    help="Seconds that pieces have in common where nobody pauses; at most half a piece.  [default: 2, but at most a "
+    "third of a piece]",
+)
 @decoder_options
 @click.option("--device", help="Such as cpu or cuda:0; a GPU if there is one.")
 @imports

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonosco_like.cli.options import PATH, config, imports, overrides
+from sonosco_like.cli.options import PATH, config, import_modules, imports, manifests, overrides
+from sonosco_like.cli.own_data import Manifests, read_with_own_data
 
 if TYPE_CHECKING:
     from sonosco_like.training.verification import Verdict
@@ -26,10 +27,16 @@ _MOST_SHOWN = 10
     help="How often the second run is killed with SIGKILL.",
 )
 @click.option("--keep", type=PATH, help="Keep both runs in this folder.")
+@manifests
 @overrides
 @imports
 def verify_resume(
-    config: Path, kills: int, keep: Path | None, overrides: tuple[str, ...], modules: tuple[str, ...]
+    config: Path,
+    kills: int,
+    keep: Path | None,
+    overrides: tuple[str, ...],
+    modules: tuple[str, ...],
+    **manifests: Path | None,
 ) -> int:
     """Prove that a run can be killed and resumed bit for bit.
 
@@ -38,13 +45,18 @@ def verify_resume(
     what differed first: which step, which measure, which tensor.
 
     \b
-    Example:
+    Examples:
       sonosco verify-resume --config configs/smoke.yaml --kills 3
+      sonosco verify-resume --config configs/smoke.yaml --train my/train.jsonl --val my/val.jsonl
     """
     from sonosco_like.training.verification import verify_resume as verify
 
     with tempfile.TemporaryDirectory() as temporary:
-        verdict = verify(config, keep or Path(temporary), kills, overrides, modules, click.echo)
+        folder = keep or Path(temporary)
+        if any(manifests.values()):
+            import_modules(modules)
+            config, overrides = _with_own_data(config, overrides, manifests, folder), ()
+        verdict = verify(config, folder, kills, overrides, modules, click.echo)
     where = ", ".join(map(str, verdict.kills)) or "never: the run ended first"
     if verdict.is_exact:
         click.echo(f"EXACT: {verdict.steps} steps, killed after {where}; not a bit differs from the unbroken run.")
@@ -52,6 +64,17 @@ def verify_resume(
     click.echo(f"NOT EXACT: {verdict.steps} steps, killed after {where}.")
     _explain(verdict)
     return 1
+
+
+def _with_own_data(config: Path, overrides: tuple[str, ...], manifests: Manifests, folder: Path) -> Path:
+    """Write the config with the user's data in it: what loaders share, a `--set` could not say."""
+    from sonosco_like.serialization import dumps
+
+    experiment = read_with_own_data(config, overrides, manifests)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "own_data.yaml"
+    path.write_text(dumps(experiment, state=False), encoding="utf-8")
+    return path
 
 
 def _explain(verdict: Verdict) -> None:

@@ -101,9 +101,9 @@ def _describe_model(trainer: ModelTrainer, found: Inspection) -> None:
 
 
 def _loaders(trainer: ModelTrainer) -> dict[str, Any]:
-    loaders = {name: getattr(trainer, f"{name}_data_loader") for name in ("train", "test")}
     named = {f"val {name}" if name else "val": loader for name, loader in trainer.validation_sets.items()}
-    return {name: loader for name, loader in {**loaders, **named}.items() if loader is not None}
+    loaders = {"train": trainer.train_data_loader, **named, "test": trainer.test_data_loader}
+    return {name: loader for name, loader in loaders.items() if loader is not None}
 
 
 def _describe_data(name: str, loader: Any, found: Inspection) -> bool:
@@ -112,15 +112,22 @@ def _describe_data(name: str, loader: Any, found: Inspection) -> bool:
     with found.attempt():
         plan = getattr(loader, "plan", None)
         if plan is None:
-            batches = f"{len(loader)} batches" if hasattr(loader, "__len__") else "a number of batches it does not tell"
+            if isinstance(loader, dict):
+                raise UsageError(f"The {name} data is a mapping and no loader: it lacks `class: AudioDataLoader`.")
+            batches = _batches(len(loader)) if hasattr(loader, "__len__") else "a number of batches it does not tell"
             found.add("data", name, f"{type(loader).__name__}, {batches}")
             return True
         hours, padding = plan.seconds / 3600, plan.padding_share
-        said = f"{len(plan):,} batches per epoch, {len(plan.order):,} utterances, {hours:.2f} h, {padding:.1%} padding"
+        utterances = f"{len(plan.order):,} utterance{'s' * (len(plan.order) != 1)}"
+        said = f"{_batches(len(plan))} per epoch, {utterances}, {hours:.2f} h, {padding:.1%} padding"
         found.add("data", name, said)
         if loader.dataset.excluded:
             found.add("data", "", f"{len(loader.dataset.excluded):,} utterances left out for their length")
     return len(found.problems) == before
+
+
+def _batches(count: int) -> str:
+    return f"{count:,} batch{'es' * (count != 1)}"
 
 
 def _describe_text(trainer: ModelTrainer, found: Inspection) -> None:
@@ -151,10 +158,10 @@ def _try_batch(trainer: ModelTrainer, found: Inspection) -> None:
     except torch.OutOfMemoryError as error:
         raise UsageError(f"Out of memory on a batch with {describe_batch(batch)}. Make batches smaller.") from error
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
-        raise UsageError(f"The first batch failed: {type(error).__name__}: {error}") from error
+        raise UsageError(f"The batch tried, {said}, failed: {type(error).__name__}: {error}") from error
     seconds = time.perf_counter() - begin
     if not torch.isfinite(loss):
-        found.problems.append(f"The loss of the first batch is {loss.item()}.")
+        found.problems.append(f"The loss of the batch tried, {said}, is {loss.item()}.")
     peak = _peak(trainer._device)
     found.add("training", "loss", f"{loss.item():.4f}, forward and back in {seconds:.2f} s on {trainer._device}")
     found.add(

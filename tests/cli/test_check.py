@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import copy
+import re
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from training_parts import tiny_config
 
+from sonosco_like import serializable
 from sonosco_like.cli import run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
 import matrix_parts
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
+
+
+@serializable
+def no_number(output, target):
+    """A loss that is no number."""
+    return (output - target).sum() * float("nan")
 
 
 @pytest.fixture
@@ -74,7 +83,7 @@ def test_all_problems_are_found_at_once(config, capsys):
         "trainer.decoder=null",
         "trainer.val_data_loader.dataset.manifest=nowhere.jsonl",
         "trainer.model.vocabulary_size=9",
-        "trainer.callbacks[4].monitor=val_los",
+        "trainer.callbacks[5].monitor=val_los",
     ]
     assert run(["check", "--config", str(config), *(part for each in wrong for part in ("--set", each))]) == 2
     captured = capsys.readouterr()
@@ -87,7 +96,33 @@ def test_all_problems_are_found_at_once(config, capsys):
 
 def test_a_batch_that_fails_is_a_problem_and_not_a_traceback(config, capsys):
     assert run(["check", "--config", str(config), "--set", "trainer.model.features=9"]) == 2
-    assert "problem: The first batch failed: " in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert re.search(r"problem: The batch tried, the largest of epoch 0, number \d, failed: RuntimeError: ", said)
+
+
+def test_a_loss_that_is_no_number_is_said_of_the_batch_that_was_tried(tmp_path, capsys):
+    (tmp_path / "tiny.yaml").write_text(tiny_config(""))
+    arguments = ["check", "--config", str(tmp_path / "tiny.yaml"), "--import", "training_parts"]
+    assert run([*arguments, "--import", "test_check", "--set", "trainer.loss=test_check.no_number"]) == 2
+    assert "problem: The loss of the batch tried, the first, is nan." in capsys.readouterr().err
+
+
+def test_data_is_listed_in_the_order_of_its_use_and_one_batch_is_no_batches(config, capsys):
+    content = yaml.safe_load(config.read_text())
+    content["trainer"]["test_data_loader"] = copy.deepcopy(content["trainer"]["val_data_loader"])
+    content["trainer"]["test_data_loader"]["sampler"]["batch_size"] = 4
+    config.write_text(yaml.safe_dump(content))
+    assert run(["check", "--config", str(config)]) == 0
+    said = capsys.readouterr().out.partition("\ndata\n")[2].splitlines()
+    assert [line.split()[:3] for line in said[:3]] == [
+        ["train", "5", "batches"], ["val", "2", "batches"], ["test", "1", "batch"],
+    ]  # fmt: skip
+
+
+def test_a_mapping_without_a_class_is_no_data(config, capsys):
+    wrong = "trainer.test_data_loader={dataset: {manifest: x.jsonl}}"
+    assert run(["check", "--config", str(config), "--set", wrong]) == 2
+    assert "problem: The test data is a mapping and no loader: it lacks `class:" in capsys.readouterr().err
 
 
 def test_problems_of_the_config_itself_come_with_line_and_path(config, capsys):

@@ -13,6 +13,8 @@ import pytest
 from command_lines import check_command
 
 from sonosco_like.cli import run, sonosco
+from sonosco_like.decoding import AttentionBeamDecoder, CTCBeamDecoder, WordScores
+from sonosco_like.inference.cutting import LONGEST, OVERLAP
 
 EXAMPLE = re.compile(r"^ +(?:.*\| )?sonosco (.+)$", re.MULTILINE)
 
@@ -46,6 +48,45 @@ def test_help_has_a_purpose_runnable_examples_and_words_for_every_option(name, c
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name])
 def test_the_purpose_of_a_command_is_not_cut_off_in_the_list_of_all(name):
     assert not COMMANDS[name].get_short_help_str(limit=60).endswith("...")
+
+
+def help_of(command, option):
+    (found,) = [each for each in COMMANDS[command].params if option in each.opts]
+    return found.help
+
+
+@pytest.mark.parametrize("command", ["evaluate", "transcribe"])
+def test_the_options_of_decoders_tell_their_true_defaults(command):
+    words, ctc, attention = WordScores(), CTCBeamDecoder(), AttentionBeamDecoder()
+    assert f"{ctc.beam_size} for CTC, {attention.beam_size} for attention]" in help_of(command, "--beam")
+    for option, default in {
+        "--lm-weight": words.weight,
+        "--word-bonus": words.word_bonus,
+        "--hot-word-bonus": words.hot_word_bonus,
+        "--ctc-weight": attention.ctc_weight,
+    }.items():
+        assert help_of(command, option).endswith(f"[default: that of the run's decoder, else {default:g}]")
+
+
+def test_the_lengths_of_pieces_tell_their_true_defaults():
+    longest = f"[default: the `max_duration` of the training set, else {LONGEST:g}]"
+    assert help_of("transcribe", "--longest").endswith(longest)
+    overlap = f"[default: {OVERLAP:g}, but at most a third of a piece]"
+    assert help_of("transcribe", "--overlap").endswith(overlap)
+
+
+@pytest.mark.parametrize("command", ["train", "resume", "check", "verify-resume"])
+def test_set_says_how_it_is_repeated_what_values_are_and_how_a_list_is_reached(command):
+    said = help_of(command, "--set")
+    assert "can be given several times" in said
+    assert "YAML" in said
+    assert "trainer.callbacks[2].patience=5" in said
+
+
+def test_only_corpora_that_can_be_downloaded_offer_it():
+    for name in ("an4", "librispeech", "tedlium", "voxforge"):
+        assert help_of(f"data {name}", "--source").endswith("else it is downloaded.")
+    assert "nothing is downloaded" in help_of("data common-voice", "--source")
 
 
 @pytest.fixture

@@ -38,6 +38,15 @@ def test_schema_prints_json(capsys):
     assert "AdamW" in printed["$defs"]
 
 
+def test_schema_knows_the_classes_of_modules_that_it_is_given(tmp_path, run_python):
+    module = "from sonosco_like import serializable\n@serializable\nclass Mine:\n    size: int = 1\n"
+    (tmp_path / "own_classes.py").write_text(module)
+    code = "from sonosco_like.cli import run\nrun(['schema', '--indent', '0'{}])"
+    given = run_python(code.format(", '--import', 'own_classes'"), cwd=tmp_path)
+    assert "own_classes.Mine" in json.loads(given.stdout)["$defs"]
+    assert "own_classes.Mine" not in json.loads(run_python(code.format(""), cwd=tmp_path).stdout)["$defs"]
+
+
 def test_a_misspelt_command_gets_a_suggestion(capsys):
     assert run(["shema"]) == 2
     assert "There is no command 'shema'; did you mean 'schema'?" in capsys.readouterr().err

@@ -128,6 +128,36 @@ def test_the_table_is_plain_text_where_there_is_no_terminal(folder, capsys):
     ]  # fmt: skip
 
 
+def test_epochs_are_counted_as_the_progress_bar_counts_them(folder, capsys):
+    assert run(["runs", str(folder)]) == 0
+    header, *lines = capsys.readouterr().out.splitlines()
+    place = header.index("epoch")
+    assert [line[place:].split()[0] for line in lines] == ["4/4"] * 3
+    assert {row["epochs"] for row in listed(capsys, folder)} == {4}
+
+
+@pytest.mark.parametrize(
+    ("status", "validated", "shown"),
+    [
+        ("{state: finished, epoch: 1, epochs: 1}", None, "1/1"),
+        ("{state: finished, epoch: 2, epochs: 9}", 1, "2/9"),
+        ("{state: interrupted, epoch: 2, epochs: 9}", 1, "3/9"),
+        ("{state: running, epoch: 0, epochs: 9}", 4, "5/9"),
+        ("{state: interrupted, epoch: 9, epochs: 9}", None, "9/9"),
+        ("{state: interrupted, epoch: 2}", None, "3"),
+    ],
+    ids=["no-validation", "stopped-early", "further-than-validated", "killed", "at-its-end", "unknown-number"],
+)
+def test_the_epoch_is_the_one_under_way_or_the_last_one(tmp_path, capsys, status, validated, shown):
+    (tmp_path / "config.yaml").write_text("class: Experiment\nname: x\n")
+    (tmp_path / "status.yaml").write_text(f"{status}\n")
+    if validated is not None:
+        (tmp_path / "metrics.jsonl").write_text(json.dumps({"epoch": validated, "val_loss": 1.0}) + "\n")
+    assert run(["runs", str(tmp_path)]) == 0
+    header, line = capsys.readouterr().out.splitlines()
+    assert line[header.index("epoch") :].split()[0] == shown
+
+
 def everything_from(terminal: int) -> str:
     """What was written to a terminal until nobody had it open any more, however little fits into it at once."""
     content = b""

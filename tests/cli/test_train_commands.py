@@ -57,6 +57,42 @@ def test_a_run_without_checkpoints_goes_on_from_its_end(folder):
     assert compare_runs(folder / "long", folder / "short") == []
 
 
+@pytest.mark.parametrize("callbacks", [[], ["--set", "trainer.callbacks=[]"]], ids=["earlier-checkpoint", "final"])
+def test_a_finished_run_says_so_when_it_is_resumed_and_how_it_goes_on(folder, capsys, callbacks):
+    assert train("run", *callbacks) == 0
+    assert run(["resume", "run", *IMPORT]) == 0
+    said = capsys.readouterr().out
+    assert "resumed from step" in said
+    assert "This run was finished already: 2 of 2 epochs are done." in said
+    command = said.partition("To train on: sonosco ")[2].splitlines()[0]
+    assert run([*command.split(), *IMPORT]) == 0
+    assert "finished already" not in capsys.readouterr().out
+    assert load(folder / "run" / "final").global_step == 20
+
+
+def test_a_run_at_the_end_of_its_time_says_so_when_it_is_resumed(capsys):
+    assert train("run", "--set", "trainer.max_duration=7ba", "--set", "trainer.callbacks=[]") == 0
+    assert run(["resume", "run", *IMPORT]) == 0
+    said = capsys.readouterr().out
+    assert "finished already: its `max_duration` of 7ba is reached. To train on: sonosco resume " in said
+    assert "--set trainer.max_duration=..." in said
+
+
+def test_a_run_that_is_not_at_its_end_does_not_say_so(folder, capsys):
+    assert train("run", "--set", "trainer.max_duration=7ba", "--set", "trainer.callbacks=[]") == 0
+    assert run(["resume", "run", "--set", "trainer.max_duration=9ba", *IMPORT]) == 0
+    assert "finished already" not in capsys.readouterr().out
+
+
+def test_a_run_that_is_here_is_not_fetched_to_another_place(folder, capsys):
+    assert train("run") == 0
+    assert run(["resume", "run", "--run-dir", "elsewhere", *IMPORT]) == 2
+    assert (
+        "--run-dir says where a remote run is fetched to, but run is no URL: leave it out." in capsys.readouterr().err
+    )
+    assert not (folder / "elsewhere").exists()
+
+
 def test_a_changed_rate_is_recorded_and_used(folder):
     assert train("run") == 0
     assert run(["resume", "run", "--set", "trainer.epochs=3", "--set", "trainer.optimizer.lr=0.001", *IMPORT]) == 0
