@@ -61,9 +61,14 @@ class CTCLoss(Loss):
     def __call__(self, output: Output, batch: Batch) -> Tensor:
         """Sum of the utterances' negative log likelihoods, divided by the weight."""
         logits_BSV = _wanted(output.ctc_logits_BSV, "CTCLoss", "CTC logits")
-        # One copy to the host for all lengths: torch's CTC needs them there anyway.
-        host_3B = torch.stack([output.encoded_lengths_B, batch.label_lengths_B, frames_needed(batch)]).cpu()
-        encoded_lengths_B, label_lengths_B, needed_B = host_3B.unbind()
+        unknown_BU = _labels_beyond(batch, logits_BSV.shape[-1])
+        # One copy to the host for all that is asked there: torch's CTC needs the lengths there anyway.
+        host_4B = torch.stack(
+            [output.encoded_lengths_B, batch.label_lengths_B, frames_needed(batch), unknown_BU.sum(1)]
+        ).cpu()
+        encoded_lengths_B, label_lengths_B, needed_B, unknown_B = host_4B.unbind()
+        if unknown_B.any():
+            _refuse_labels(batch, unknown_BU, logits_BSV.shape[-1])
         impossible = (needed_B > encoded_lengths_B).nonzero().flatten().tolist()
         if impossible:
             self._refuse(impossible, needed_B, encoded_lengths_B, batch)
@@ -155,6 +160,22 @@ def frames_needed(batch: Batch) -> Tensor:
     labels_BU = batch.labels_BU
     repeats_BU = (labels_BU[:, 1:] == labels_BU[:, :-1]) & length_mask(batch.label_lengths_B, labels_BU.shape[1])[:, 1:]
     return batch.label_lengths_B + repeats_BU.sum(1)
+
+
+def _labels_beyond(batch: Batch, vocabulary: int) -> Tensor:
+    """Where labels are that a model of so many outputs does not have: torch's CTC would read other memory for them."""
+    labels_BU = batch.labels_BU
+    is_real_BU = length_mask(batch.label_lengths_B, labels_BU.shape[1])
+    return ((labels_BU < 0) | (labels_BU >= vocabulary)) & is_real_BU
+
+
+def _refuse_labels(batch: Batch, unknown_BU: Tensor, vocabulary: int) -> None:
+    row, position = unknown_BU.nonzero()[0].tolist()
+    name = batch.ids[row] if batch.ids else f"number {row} of the batch"
+    raise UsageError(
+        f"Utterance {name} has the label {batch.labels_BU[row, position]}, but the model writes {vocabulary} labels, "
+        f"counted from 0: set `vocabulary_size` of the model to the size of the tokenizer."
+    )
 
 
 def _targets_with_end(batch: Batch) -> Tensor:

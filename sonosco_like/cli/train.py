@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import signal
 import sys
 import time
@@ -95,7 +96,7 @@ def _why_finished(experiment: Experiment) -> str:
     from sonosco_like.cli.run_table import finished_epochs
 
     trainer = experiment.trainer
-    command = f"To train on: sonosco resume {experiment.folder} --set trainer"
+    command = f"To train on: sonosco resume {shlex.quote(str(experiment.folder))} --set trainer"
     if max(trainer.epoch, finished_epochs(experiment.folder)) >= trainer.epochs:
         said = f"{trainer.epochs} of {trainer.epochs} epochs are done"
         return f"This run was finished already: {said}. {command}.epochs={2 * trainer.epochs}"
@@ -108,7 +109,7 @@ def _why_finished(experiment: Experiment) -> str:
 def _finish(experiment: Experiment, received: int, folder: Path) -> int:
     if received:
         name = signal.Signals(received).name
-        _say(experiment, f"interrupted by {name}; continue with: sonosco resume {folder}")
+        _say(experiment, f"interrupted by {name}; continue with: sonosco resume {shlex.quote(str(folder))}")
         return 128 + received
     _say(experiment, f"done: {folder}")
     return 0

@@ -57,7 +57,13 @@ def verify_resume(
             import_modules(modules)
             config, overrides = _with_own_data(config, overrides, manifests, folder), ()
         verdict = verify(config, folder, kills, overrides, modules, click.echo)
-    where = ", ".join(map(str, verdict.kills)) or "never: the run ended first"
+    fell = len(verdict.kills)
+    where = ", ".join(map(str, verdict.kills)) or "no step"
+    if fell < kills:
+        where += f" ({fell} of {kills} kills: the run was at its end before the others)"
+    if verdict.is_exact and kills and not fell:
+        click.echo("NOT PROVED: the run ended before it could be killed. Give it more steps: --set trainer.epochs=...")
+        return 1
     if verdict.is_exact:
         click.echo(f"EXACT: {verdict.steps} steps, killed after {where}; not a bit differs from the unbroken run.")
         return 0

@@ -3,12 +3,12 @@
 from sonosco_like.events.callback import AbstractCallback
 from sonosco_like.events.duration import Duration
 from sonosco_like.events.event import Event
-from sonosco_like.events.listening import CallbackError, Listener, known_events, listen
+from sonosco_like.events.listening import CallbackError, Listener, close, known_events, listen, listen_anew
 from sonosco_like.events.moment import Moment, Stop
 from sonosco_like.events.pairs import Pair
 from sonosco_like.events.stages import Hooks, fire, stage, stages_of
 
 __all__ = [
     "AbstractCallback", "CallbackError", "Duration", "Event", "Hooks", "Listener", "Moment", "Pair", "Stop",
-    "fire", "known_events", "listen", "stage", "stages_of",
+    "close", "fire", "known_events", "listen", "listen_anew", "stage", "stages_of",
 ]  # fmt: skip

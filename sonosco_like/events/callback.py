@@ -26,7 +26,7 @@ class AbstractCallback(ABC):
         """After every batch: the epoch, the batch in it (from 0), running averages, and the trainer."""
 
     def close(self) -> None:
-        """At the end of the run, always and once, also after an error."""
+        """At the end of the run, always and once, also after an error; of one that is removed in mid run, then."""
 
     def measures_needed(self) -> Iterable[str]:
         """Names of the measures it reads; one that nobody computes is refused when the run starts."""

@@ -19,6 +19,7 @@ from sonosco_like.events.stages import Hooks, stages_of
 logger = logging.getLogger(__name__)
 
 Listener = AbstractCallback | Pair | Callable[..., Any]
+Disabled = dict[int, Any]  # owners of hooks that are not called any more, by their ids
 
 
 class CallbackError(SonoscoError):
@@ -29,7 +30,7 @@ class Hook:
     """One listener of one event: names itself when it fails, and knows how long it took."""
 
     def __init__(
-        self, owner: Any, event: str, function: Callable[[Moment], Any], seconds: dict[str, float], disabled: set[int]
+        self, owner: Any, event: str, function: Callable[[Moment], Any], seconds: dict[str, float], disabled: Disabled
     ) -> None:
         self.owner = owner
         self.event = event
@@ -37,7 +38,7 @@ class Hook:
         self.seconds = seconds
         self.name = _name_of(owner)
         self.policy = getattr(owner, "on_failure", "raise")
-        self.disabled = disabled  # ids of owners that are not called any more, shared by all hooks
+        self.disabled = disabled  # shared by all hooks
 
     def __call__(self, moment: Moment) -> None:
         if id(self.owner) in self.disabled:
@@ -57,7 +58,7 @@ class Hook:
         if self.policy == "raise":
             raise CallbackError(said) from error
         if self.policy == "disable":
-            self.disabled.add(id(self.owner))
+            self.disabled[id(self.owner)] = self.owner
         logger.warning("%s%s", said, "; it is not called any more" if self.policy == "disable" else "")
 
 
@@ -81,9 +82,47 @@ def listen(host: Any, listeners: Sequence[Listener], rank: int = 0) -> tuple[Hoo
     Also returns the seconds spent in each listener, which grow as the hooks are called. Raises UsageError for hooks
     that would never be called, or could not be.
     """
-    events = known_events(type(host))
     seconds: dict[str, float] = defaultdict(float)
-    disabled: set[int] = set()
+    found = _find(host, listeners, rank, seconds, {})
+    return {event: tuple(hooks) for event, hooks in found.items()}, seconds
+
+
+def listen_anew(
+    host: Any, before: Sequence[Listener], listeners: Sequence[Listener], rank: int = 0
+) -> tuple[Hooks, Hooks]:
+    """The hooks of an object whose listeners change while it runs, and among them those of the newcomers.
+
+    Who stays goes on as it was, also if disabled; its seconds go on growing. Who leaves hears nothing more, not even
+    the ends of the stages under way.
+    """
+    present = [hook for hooks in host.hooks.values() for hook in hooks]
+    disabled: Disabled = present[0].disabled if present else {}
+    old, new = {id(each) for each in before}, {id(each) for each in listeners}
+    found = _find(host, listeners, rank, host.seconds_in_callbacks, disabled)
+    for each in listeners:
+        if id(each) not in old:
+            disabled.pop(id(each), None)  # it left and comes back
+    disabled.update((id(each), each) for each in before if id(each) not in new)
+    newcomers: Hooks = {
+        event: tuple(hook for hook in hooks if id(hook.owner) in new - old) for event, hooks in found.items()
+    }
+    return {event: tuple(hooks) for event, hooks in found.items()}, newcomers
+
+
+def close(listeners: Iterable[Any]) -> None:
+    """Close those that can be closed; one that fails does not keep the others from it."""
+    for listener in listeners:
+        if hasattr(listener, "close"):
+            try:
+                listener.close()
+            except Exception:
+                logger.exception("%s failed in close().", type(listener).__name__)
+
+
+def _find(
+    host: Any, listeners: Sequence[Listener], rank: int, seconds: dict[str, float], disabled: Disabled
+) -> dict[str, list[Hook]]:
+    events = known_events(type(host))
     found: dict[str, list[Hook]] = defaultdict(list)
     for event, function in _own_hooks(host, events):
         found[event].append(Hook(host, event, function, seconds, disabled))
@@ -92,7 +131,7 @@ def listen(host: Any, listeners: Sequence[Listener], rank: int = 0) -> tuple[Hoo
         if ranks is None or rank in ranks:
             for event, function in _hooks_of(listener, events, type(host)):
                 found[event].append(Hook(listener, event, function, seconds, disabled))
-    return {event: tuple(hooks) for event, hooks in found.items()}, seconds
+    return found
 
 
 def _own_hooks(host: Any, events: set[str]) -> Iterable[tuple[str, Callable[[Moment], Any]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 Scope = Literal["batch", "epoch", "training"]
 
@@ -24,9 +24,14 @@ class Moment:
 
 
 class Stop(Exception):  # noqa: N818  (not an error: the end somebody wanted)
-    """Raised by a callback to end the training, or only the epoch or the batch, once all have heard the event."""
+    """Raised by a callback to end the training, or only the epoch or the batch, once all have heard the event.
+
+    Where no epoch is under way, as before the first one, there is nothing smaller to end: any scope ends the training.
+    """
 
     def __init__(self, reason: str = "", scope: Scope = "training") -> None:
+        if scope not in get_args(Scope):
+            raise ValueError(f"The scope of a Stop is one of {', '.join(get_args(Scope))}, got {scope!r}.")
         super().__init__(reason)
         self.reason = reason
         self.scope = scope

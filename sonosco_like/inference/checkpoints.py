@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
-from sonosco_like.errors import UsageError
+from sonosco_like.errors import StorageError, UsageError
 from sonosco_like.run_folder import BEST, CHECKPOINTS, CONFIG, FINAL, STEP, step_of
-from sonosco_like.serialization import files
+from sonosco_like.serialization import files, verify
 from sonosco_like.serialization.folder import STATE
+
+logger = logging.getLogger(__name__)
 
 _LONGEST_POINTER = 1000
 
@@ -32,7 +36,7 @@ def pointed(pointer: Path) -> Path | None:
 def find_checkpoint(path: str | Path) -> Path:
     """The folder of a saved trainer.
 
-    Of a run folder it is the checkpoint that `best` names, else `final`, else the newest.
+    Of a run folder it is the checkpoint that `best` names, else `final`, else the newest, as far as they are intact.
     """
     folder = files.absolute(path)
     files.restore_previous(folder)
@@ -51,13 +55,28 @@ def find_checkpoint(path: str | Path) -> Path:
 
 
 def _of_run(run: Path) -> Path | None:
+    """The first that is intact; if none is, the first, so that its reader says what is wrong with it."""
+    found = list(_in_order_of_worth(run))
+    return next(filter(_is_intact, found), found[0] if found else None)
+
+
+def _in_order_of_worth(run: Path) -> Iterator[Path]:
     best = pointed(run / BEST)
     if best is not None:
-        return best
+        yield best
     files.restore_previous(run / FINAL)
     if (run / FINAL / STATE).is_file():
-        return run / FINAL
-    return next(reversed(checkpoints_of(run)), None)
+        yield run / FINAL
+    yield from reversed(checkpoints_of(run))
+
+
+def _is_intact(checkpoint: Path) -> bool:
+    try:
+        verify(checkpoint)
+    except StorageError as error:
+        logger.warning("%s is damaged and not used: %s", checkpoint.name, error)
+        return False
+    return True
 
 
 def _nothing_in(folder: Path) -> str:

@@ -15,6 +15,7 @@ import torch
 
 from sonosco_like.errors import UsageError
 from sonosco_like.optim.groups import ParameterGroup, divided
+from sonosco_like.optim.refusals import refusals_explained
 from sonosco_like.serialization import serializable
 
 _GROUPS = "groups"
@@ -42,7 +43,7 @@ class Optimizer(ABC):
     def build(self, parameters: Iterable[Any]) -> torch.optim.Optimizer:
         """The optimizer for these parameters: plain ones, (name, parameter) pairs, or torch's parameter groups.
 
-        Raises UsageError if there are `groups` but no names, or a pattern that fits no name.
+        Raises UsageError if there are `groups` but no names, a pattern that fits no name, or a value torch refuses.
         """
         found = list(parameters)
         named = bool(found) and all(isinstance(each, tuple) for each in found)
@@ -50,7 +51,9 @@ class Optimizer(ABC):
             raise UsageError("`groups` go by names of parameters: call build(model.named_parameters()).")
         if named:
             found = divided(found, self.groups) if self.groups else [parameter for _, parameter in found]
-        made: torch.optim.Optimizer = getattr(torch.optim, type(self).__name__)(found, **self._settings())
+        name = type(self).__name__
+        with refusals_explained(f"The optimizer {name}"):
+            made: torch.optim.Optimizer = getattr(torch.optim, name)(found, **self._settings())
         return made
 
     def _settings(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 
 from sonosco_like.errors import UsageError
+from sonosco_like.optim.refusals import refusals_explained
 from sonosco_like.serialization import serializable
 
 
@@ -22,9 +23,12 @@ class Scheduler(ABC):
     """A schedule to be: `build(optimizer)` makes the torch scheduler of the same name."""
 
     def build(self, optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
-        """The scheduler for this optimizer."""
-        made: Any = getattr(torch.optim.lr_scheduler, type(self).__name__)
-        return made(*self._first(optimizer), **self._settings(optimizer))  # type: ignore[no-any-return]
+        """The scheduler for this optimizer. Raises UsageError for a value that torch refuses."""
+        name = type(self).__name__
+        first, settings = self._first(optimizer), self._settings(optimizer)
+        with refusals_explained(f"The scheduler {name}"):
+            made: torch.optim.lr_scheduler.LRScheduler = getattr(torch.optim.lr_scheduler, name)(*first, **settings)
+        return made
 
     def _first(self, optimizer: torch.optim.Optimizer) -> tuple[Any, ...]:
         return (optimizer,)

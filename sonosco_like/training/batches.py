@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from sonosco_like.errors import UsageError
 from sonosco_like.records import Batch
 
 
@@ -39,7 +41,35 @@ def weight_of(loss: Any, batch: Any) -> Tensor | float:
         weight: Tensor | float = loss.weight(batch)
         return weight
     targets = targets_of(batch)
+    if isinstance(targets, (list, tuple, dict)) and not _is_one_for_each(targets, inputs_of(batch)):
+        first = _first_tensor(targets)
+        targets = targets if first is None else first
+    if isinstance(targets, Tensor) and targets.dim() == 0:
+        return 1.0
     return float(len(targets)) if hasattr(targets, "__len__") else 1.0
+
+
+def _is_one_for_each(targets: Any, inputs: Any) -> bool:
+    """Whether targets are a list with a part for each example, not parts that each cover all examples."""
+    return isinstance(inputs, Tensor) and inputs.dim() > 0 and len(inputs) == len(targets)
+
+
+def _first_tensor(part: Any) -> Tensor | None:
+    if isinstance(part, Tensor):
+        return part
+    parts: Iterable[Any] = part.values() if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ()
+    return next((found for each in parts if (found := _first_tensor(each)) is not None), None)
+
+
+def refuse_empty(batches: Iterator[Any], loader: Any, epoch: int) -> None:
+    """Raise if an epoch that ended without one batch had none to give; a hook may have kept them back."""
+    if next(batches, None) is not None:
+        return
+    if epoch > 0 or isinstance(loader, Iterator):
+        remedy = "Give something that can be iterated more than once, such as a list or a DataLoader."
+    else:
+        remedy = "The data is empty."
+    raise UsageError(f"The training data, {type(loader).__name__}, gave not one batch in epoch {epoch}. {remedy}")
 
 
 def describe_batch(batch: Any) -> str:

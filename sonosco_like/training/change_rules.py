@@ -8,10 +8,15 @@ from typing import Any
 
 from yaml.nodes import MappingNode, Node, ScalarNode
 
+from sonosco_like.errors import ConfigError
 from sonosco_like.optim import CyclicLR, OneCycleLR
 from sonosco_like.optim.schedules import Schedule
-from sonosco_like.serialization.context import join_path
+from sonosco_like.serialization.context import Reader, Writer, join_path
+from sonosco_like.serialization.definition import type_hints
 from sonosco_like.serialization.document import parse
+from sonosco_like.serialization.registry import REGISTRY
+from sonosco_like.serialization.text import decode
+from sonosco_like.serialization.types import converter_for
 
 _ABSENT = "(absent)"
 _CANNOT = "cannot change when a run is resumed:"
@@ -63,12 +68,38 @@ def reason_against(path: str, trainer: Any) -> str | None:
     return _said(path, _REASONS) or f"{_CANNOT} the results so far were made with the former value."
 
 
-def changed_leaves(old: str, new: str | Node, paths: list[str]) -> dict[str, tuple[str, str]]:
+def as_written(root: Node) -> Node:
+    """The config of an experiment with the values beside its trainer as they would be saved: 2 minutes are 2.0.
+
+    The trainer is left as it is, for building it takes long; so is what cannot be read, which others refuse.
+    """
+    if not isinstance(root, MappingNode):
+        return root
+    entry = REGISTRY.find("Experiment")
+    hints = type_hints(entry.target) if entry is not None else {}
+    hints = {name: hint for name, hint in hints.items() if name != "trainer"}
+    found = [(key, _rewritten(value, hints.get(key.value))) for key, value in root.value]
+    return MappingNode(root.tag, found, root.start_mark, root.end_mark)
+
+
+def _rewritten(node: Node, hint: Any) -> Node:
+    if hint is None:
+        return node
+    try:
+        writer = Writer("Experiment", with_state=False)
+        written = converter_for(hint).encode(decode(node, hint, Reader("--set")), writer)
+        writer.raise_problems()
+    except ConfigError:
+        return node
+    return written
+
+
+def changed_leaves(old: str | Node, new: str | Node, paths: list[str]) -> dict[str, tuple[str, str]]:
     """Values that differ between two graphs, by path, as (old, new).
 
     What only one of them has is a change if it is under one of `paths`; else another version of a class wrote it.
     """
-    before = _leaves(parse(old, "before"))
+    before = _leaves(parse(old, "before") if isinstance(old, str) else old)
     after = _leaves(parse(new, "after") if isinstance(new, str) else new)
     found = {}
     for path in dict.fromkeys([*before, *after]):

@@ -22,7 +22,7 @@ from sonosco_like.serialization.document import MAX_BYTES, parse
 from sonosco_like.serialization.folder import GRAPH, open_tensors, read_state
 from sonosco_like.serialization.overrides import apply_overrides
 from sonosco_like.serialization.text import decode
-from sonosco_like.training.change_rules import changed_leaves, reason_against
+from sonosco_like.training.change_rules import as_written, changed_leaves, reason_against
 from sonosco_like.training.rates import change_optimizer, follow_new_schedule
 from sonosco_like.training.trainer import ModelTrainer
 
@@ -100,9 +100,10 @@ class Changes:
         outer = [override for override in self.new if not override.startswith(_TRAINER)]
         if not outer:
             return {}
-        config = files.read_file(self.folder / CONFIG, MAX_BYTES).decode()
-        changed = apply_overrides(parse(config, CONFIG), outer)
-        return {path: reason_against(path, None) for path in changed_leaves(config, changed, list(map(_path, outer)))}
+        config = files.read_file(self.folder / CONFIG, MAX_BYTES)
+        before = as_written(parse(config, CONFIG))
+        after = as_written(apply_overrides(parse(config, CONFIG), outer))
+        return {path: reason_against(path, None) for path in changed_leaves(before, after, list(map(_path, outer)))}
 
     def _refuse(self, reasons: dict[str, str | None]) -> None:
         problems = [Problem(reason, path, "--set") for path, reason in reasons.items() if reason is not None]

@@ -11,7 +11,7 @@ from typing import Any
 
 from yaml.nodes import Node
 
-from sonosco_like.errors import ConfigError, StorageError
+from sonosco_like.errors import StorageError
 from sonosco_like.inference.checkpoints import checkpoints_of, pointed
 from sonosco_like.run_folder import BEST, CHECKPOINTS, LATEST, name_of
 from sonosco_like.serialization import files, verify
@@ -95,9 +95,10 @@ def state_dict_of(checkpoint: Path, name: str) -> dict[str, Any]:
 
 
 def _is_intact(path: Path) -> bool:
+    """Whether a checkpoint is not damaged. One that is whole but of a newer form raises: it must not be passed over."""
     try:
         verify(path)
-    except (StorageError, ConfigError) as error:
+    except StorageError as error:
         logger.warning("The checkpoint %s is damaged and not used: %s", path.name, error)
         return False
     return True

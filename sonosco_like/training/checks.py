@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from sonosco_like.data.dataset import AudioDataset
 from sonosco_like.errors import ConfigError, UsageError, did_you_mean
 from sonosco_like.events import AbstractCallback
 from sonosco_like.metrics import describe
@@ -53,7 +55,7 @@ def check_serializable(trainer: Any, must: bool) -> None:
     except ConfigError as error:
         if must:
             raise
-        logger.info("This trainer cannot be saved, so checkpoints will be refused: %s", error)
+        logger.warning("This trainer cannot be saved, so checkpoints will be refused: %s", error)
 
 
 def check_loader(loader: Any) -> None:
@@ -67,7 +69,75 @@ def check_loader(loader: Any) -> None:
         )  # fmt: skip
 
 
+def loaders_of(trainer: Any) -> dict[str, Any]:
+    """The loaders of a trainer: `train`, then `val` or `val <name>` for each set, then `test`, if it has them."""
+    named = {f"val {name}" if name else "val": loader for name, loader in trainer.validation_sets.items()}
+    loaders = {"train": trainer.train_data_loader, **named, "test": trainer.test_data_loader}
+    return {name: loader for name, loader in loaders.items() if loader is not None or name == "train"}
+
+
+def check_is_loader(name: str, loader: Any) -> None:
+    """Refuse what a config has in the place of a loader, and what iterates without being batches."""
+    if loader is None:
+        raise UsageError(f"There is no {name} data: the trainer needs a `{name}_data_loader`.")
+    if isinstance(loader, dict):
+        raise UsageError(f"The {name} data is a mapping and no loader: it lacks `class: AudioDataLoader`.")
+    if isinstance(loader, (str, bytes, Path)):
+        raise UsageError(
+            f"The {name} data is {str(loader)!r} and no loader: give an AudioDataLoader whose dataset has its manifest."
+        )
+
+
+def check_data(trainer: Any) -> None:
+    """Refuse data that cannot be read or has labels the model cannot write; each manifest is read once, and kept."""
+    for name, loader in loaders_of(trainer).items():
+        check_is_loader(name, loader)
+        dataset = getattr(loader, "dataset", None)
+        check_vocabulary(trainer.model, getattr(dataset, "tokenizer", None))
+        if isinstance(dataset, AudioDataset):
+            len(dataset.usable)  # raises what validation would find out after the first epoch
+
+
+def check_vocabulary(model: Any, tokenizer: Any) -> None:
+    """Refuse a tokenizer with labels that the model cannot write; a label too few is the model's own affair."""
+    sizes = vocabulary_sizes(model, tokenizer)
+    if sizes is not None and sizes[0] > sizes[1]:
+        raise UsageError(unequal_vocabularies(*sizes))
+
+
+def vocabulary_sizes(model: Any, tokenizer: Any) -> tuple[int, int] | None:
+    """How many labels a tokenizer has and a model writes, if both say so."""
+    size, labels = getattr(tokenizer, "size", None), getattr(model, "vocabulary_size", None)
+    return (size, labels) if isinstance(size, int) and isinstance(labels, int) else None
+
+
+def unequal_vocabularies(size: int, labels: int) -> str:
+    """What is wrong if a tokenizer and a model do not have as many labels, and the remedy."""
+    return f"The tokenizer has {size} labels, but the model writes {labels}: set `model.vocabulary_size` to {size}."
+
+
+def check_is_model(model: Any) -> None:
+    """Refuse what cannot be trained at all."""
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"`model` must be a torch.nn.Module, got {_kind(model)}.")
+
+
+def check_optimizer(optimizer: Any) -> None:
+    """Refuse what is not an optimizer, or only the class of one."""
+    if isinstance(optimizer, type) or not (hasattr(optimizer, "step") and hasattr(optimizer, "zero_grad")):
+        raise UsageError(
+            f"`optimizer` must be an optimizer such as AdamW(lr=0.001), in a config {{class: AdamW, lr: 0.001}}, "
+            f"got {_kind(optimizer)}."
+        )
+
+
 def check_model(model: nn.Module) -> None:
     """Refuse a model that has nothing to learn."""
     if not any(True for _ in model.parameters()):
         raise UsageError(f"{type(model).__name__} has no parameters to train.")
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return repr(value) if value is None or isinstance(value, str) else f"a {type(value).__name__}"

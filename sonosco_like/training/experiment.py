@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -38,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 _MISTAKES = (UsageError, ConfigError, DataError, MissingPackageError)  # of the user, if nothing was trained yet
 
+_LARGEST_SEED = 2**63 - 1
+
 
 class RunFailedError(SonoscoError):
     """A run ended before its time; says why, and how it is continued."""
@@ -62,6 +65,8 @@ class Experiment:
     remote: str | None = None
 
     def __post_init__(self) -> None:
+        if not self.name or set(self.name) & set("/\\"):
+            raise UsageError(f"`name` becomes part of a folder's name: give one without slashes, got {self.name!r}.")
         self.folder = Path()
         self.started = ""
         self.interrupted = False
@@ -73,15 +78,14 @@ class Experiment:
         self.folder = files.absolute(folder)
         if not self.trainer.processes.is_first:
             return self._train_along(self.trainer.start_training)
-        if (self.folder / CONFIG).exists():
-            raise UsageError(f"{folder} holds a run already. Continue it with: sonosco resume {folder}")
+        self._refuse_taken(Path(folder))
         self.folder.mkdir(parents=True, exist_ok=True)
         with only_process(self.folder):
             self.started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
             files.replace_file(self.folder / CONFIG, dumps(self, state=False).encode())
             environment = {"started": self.started, **describe_environment(sys.argv, self.seed)}
             files.replace_file(self.folder / ENVIRONMENT, dumps(environment).removeprefix("!dict\n").encode())
-            return self._train(self.trainer.start_training)
+            return self._train(self.trainer.start_training, is_new=True)
 
     def resume(self) -> int:
         """Train on from the newest intact checkpoint of the folder."""
@@ -98,7 +102,17 @@ class Experiment:
         """The checkpoints in the folder."""
         return Checkpoints(self.folder)
 
-    def _train(self, train: Callable[[], None]) -> int:
+    def _refuse_taken(self, folder: Path) -> None:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{folder} is a file. Give the run a folder that is new or empty.")
+        if (folder / CONFIG).exists():
+            raise UsageError(f"{folder} holds a run already. Continue it with: sonosco resume {_quoted(folder)}")
+        if self.checkpoints.all() or (folder / FINAL).exists():
+            raise UsageError(
+                f"{folder} holds checkpoints of a run whose {CONFIG} is gone. Give this run another folder."
+            )
+
+    def _train(self, train: Callable[[], None], is_new: bool = False) -> int:
         trainer = self.trainer
         trainer.experiment = self
         begun_at = trainer.global_step
@@ -109,7 +123,7 @@ class Experiment:
         except Exception as error:
             failure = self._failure or error  # the journal of a run that failed on a full disk fails as well
             if trainer.global_step == begun_at and _is_mistake(failure):
-                if begun_at == 0:  # nothing was trained, so that the corrected config may have the folder
+                if is_new:  # nothing was trained, so that the corrected config may have the folder
                     (self.folder / CONFIG).unlink(missing_ok=True)
                 raise UsageError(str(failure)) from failure
             raise RunFailedError(self._said_of(failure)) from failure
@@ -162,7 +176,9 @@ class Experiment:
     def _said_of(self, error: Exception) -> str:
         what = str(error) if isinstance(error, SonoscoError) else f"{type(error).__name__}: {error}"
         step = self.trainer.global_step
-        return f"The run failed at step {step}: {what.rstrip('.')}; continue with: sonosco resume {self.folder}"
+        return (
+            f"The run failed at step {step}: {what.rstrip('.')}; continue with: sonosco resume {_quoted(self.folder)}"
+        )
 
 
 def read_experiment(config: Path, overrides: Iterable[str] = ()) -> Experiment:
@@ -189,6 +205,11 @@ def open_run(run: str | Path, overrides: Iterable[str] = (), into: Path | None =
     if not (folder / CONFIG).is_file():
         raise UsageError(f"{run} is not a run folder: it has no {CONFIG}.")
     newest = Checkpoints(folder).newest() or _intact_final(folder)
+    if newest is None and (Checkpoints(folder).all() or (folder / FINAL).exists()):
+        raise StorageError(
+            f"Nothing that was saved in {folder} can be read any more, and nothing of it was changed now. Restore the "
+            "checkpoints from a copy, or begin a new run in another folder."
+        )
     changes = Changes(folder, newest, overrides)
     experiment = read_experiment(folder / CONFIG, changes.for_config())
     experiment.folder, experiment.changes = folder, changes
@@ -211,6 +232,10 @@ def _fetched_for_all(url: str, into: Path | None) -> Path:
     if not folder:
         raise failure or UsageError(f"{url} could not be fetched by the first process.")
     return Path(folder)
+
+
+def _quoted(folder: Path) -> str:
+    return shlex.quote(str(folder))
 
 
 def _is_mistake(error: BaseException) -> bool:
@@ -237,5 +262,8 @@ def _seed(node: Node) -> int:
     entries = node.value if isinstance(node, MappingNode) else []
     for key, value in entries:
         if key.value == "seed" and isinstance(value, ScalarNode) and kind_of(value) == INT:
-            return int(value.value)
+            seed = int(value.value)
+            if not 0 <= seed <= _LARGEST_SEED:
+                raise UsageError(f"`seed` must be from 0 to {_LARGEST_SEED}, got {seed}.")
+            return seed
     return Experiment.seed

@@ -20,7 +20,15 @@ from sonosco_like.serialization.context import Writer
 from sonosco_like.serialization.tensors import TensorWriter
 from sonosco_like.serialization.types import converter_for
 from sonosco_like.training.batches import describe_batch, to_device
-from sonosco_like.training.checks import check_measures, check_model, check_texts
+from sonosco_like.training.checks import (
+    check_is_loader,
+    check_measures,
+    check_model,
+    check_texts,
+    loaders_of,
+    unequal_vocabularies,
+    vocabulary_sizes,
+)
 from sonosco_like.training.experiment import Experiment
 from sonosco_like.training.initialisation import initialise
 from sonosco_like.training.trainer import ModelTrainer
@@ -65,12 +73,12 @@ def inspect_experiment(experiment: Experiment) -> Inspection:
         with found.attempt():
             for number, line in enumerate(initialise(trainer.model, experiment.init_from).lines()):
                 found.add("model", "" if number else "init_from", line)
-    usable = {name: _describe_data(name, loader, found) for name, loader in _loaders(trainer).items()}
-    _describe_text(trainer, found)
+    usable = {name: _describe_data(name, loader, found) for name, loader in loaders_of(trainer).items()}
+    has_labels = _describe_text(trainer, found)
     with found.attempt():
         trainer.callbacks = []  # nobody is told of the trial, so nobody writes anything
         trainer._build()
-        if usable["train"]:
+        if usable["train"] and has_labels:  # a label that the model does not have is read out of bounds
             _try_batch(trainer, found)
             found.add("training", "checkpoint", _size_of_checkpoint(trainer))
     return found
@@ -100,20 +108,13 @@ def _describe_model(trainer: ModelTrainer, found: Inspection) -> None:
         found.add("model", f"  {part}", f"{count:,}")
 
 
-def _loaders(trainer: ModelTrainer) -> dict[str, Any]:
-    named = {f"val {name}" if name else "val": loader for name, loader in trainer.validation_sets.items()}
-    loaders = {"train": trainer.train_data_loader, **named, "test": trainer.test_data_loader}
-    return {name: loader for name, loader in loaders.items() if loader is not None}
-
-
 def _describe_data(name: str, loader: Any, found: Inspection) -> bool:
     """Note how much data there is; returns whether it can be used."""
     before = len(found.problems)
     with found.attempt():
+        check_is_loader(name, loader)
         plan = getattr(loader, "plan", None)
         if plan is None:
-            if isinstance(loader, dict):
-                raise UsageError(f"The {name} data is a mapping and no loader: it lacks `class: AudioDataLoader`.")
             batches = _batches(len(loader)) if hasattr(loader, "__len__") else "a number of batches it does not tell"
             found.add("data", name, f"{type(loader).__name__}, {batches}")
             return True
@@ -130,18 +131,17 @@ def _batches(count: int) -> str:
     return f"{count:,} batch{'es' * (count != 1)}"
 
 
-def _describe_text(trainer: ModelTrainer, found: Inspection) -> None:
-    """Note tokenizer and decoder, and whether the model has a label for each token."""
-    datasets = [getattr(loader, "dataset", None) for loader in _loaders(trainer).values()]
-    tokenizer = next((tokenizer for each in datasets if (tokenizer := getattr(each, "tokenizer", None))), None)
-    size, labels = getattr(tokenizer, "size", None), getattr(trainer.model, "vocabulary_size", None)
-    if size is not None:
-        found.add("text", "vocabulary", f"{type(tokenizer).__name__}, {size} labels")
-    if None not in (size, labels) and size != labels:
-        said = f"The tokenizer has {size} labels, but the model writes {labels}: set `model.vocabulary_size` to {size}."
-        found.problems.append(said)
+def _describe_text(trainer: ModelTrainer, found: Inspection) -> bool:
+    """Note tokenizer and decoder; returns whether the model has a label for each token."""
+    datasets = [getattr(loader, "dataset", None) for loader in loaders_of(trainer).values()]
+    tokenizers = [tokenizer for each in datasets if (tokenizer := getattr(each, "tokenizer", None))]
+    sizes = dict.fromkeys(filter(None, (vocabulary_sizes(trainer.model, tokenizer) for tokenizer in tokenizers)))
+    if tokenizers and hasattr(tokenizers[0], "size"):
+        found.add("text", "vocabulary", f"{type(tokenizers[0]).__name__}, {tokenizers[0].size} labels")
+    found.problems += [unequal_vocabularies(size, labels) for size, labels in sizes if size != labels]
     if trainer.decoder is not None:
         found.add("text", "decoder", type(trainer.decoder).__name__)
+    return all(size <= labels for size, labels in sizes)
 
 
 def _try_batch(trainer: ModelTrainer, found: Inspection) -> None:
@@ -157,7 +157,7 @@ def _try_batch(trainer: ModelTrainer, found: Inspection) -> None:
         trainer.optimizer_step()
     except torch.OutOfMemoryError as error:
         raise UsageError(f"Out of memory on a batch with {describe_batch(batch)}. Make batches smaller.") from error
-    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+    except (RuntimeError, IndexError, ValueError, TypeError, ArithmeticError) as error:
         raise UsageError(f"The batch tried, {said}, failed: {type(error).__name__}: {error}") from error
     seconds = time.perf_counter() - begin
     if not torch.isfinite(loss):

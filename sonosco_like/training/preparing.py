@@ -11,14 +11,23 @@ from torch import nn
 
 from sonosco_like.events import Event, Moment, fire, listen, stage
 from sonosco_like.training.activations import recompute_activations
-from sonosco_like.training.checks import check_loader, check_measures, check_model, check_serializable, check_texts
+from sonosco_like.training.checks import (
+    check_data,
+    check_is_model,
+    check_loader,
+    check_measures,
+    check_model,
+    check_optimizer,
+    check_serializable,
+    check_texts,
+)
 from sonosco_like.training.last_good import LastGood
 from sonosco_like.training.optimization import Optimization
 from sonosco_like.training.validating import Validating
 
 logger = logging.getLogger(__name__)
 
-_READING = {"batch_end", "validation_end", "epoch_end", "log"}  # where averages of training are read
+READING = {"batch_end", "validation_end", "epoch_end", "log"}  # where averages of training are read
 
 
 class Preparing(Validating):
@@ -46,12 +55,16 @@ class Preparing(Validating):
     @stage("build_model")
     def build_model(self, model: nn.Module) -> nn.Module:
         """The model on its device, ready to learn."""
+        check_is_model(model)
         return model.to(self._device).train()
 
     @stage("build_optimizer")
     def build_optimizer(self, parameters: Iterable[tuple[str, nn.Parameter]]) -> Any:
         """The optimizer of the named parameters, frozen ones too."""
-        return self.optimizer.build(parameters) if hasattr(self.optimizer, "build") else self.optimizer
+        is_record = hasattr(self.optimizer, "build") and not isinstance(self.optimizer, type)
+        optimizer = self.optimizer.build(parameters) if is_record else self.optimizer
+        check_optimizer(optimizer)
+        return optimizer
 
     @stage("build_scheduler")
     def build_scheduler(self, optimizer: Any) -> Any:
@@ -61,7 +74,7 @@ class Preparing(Validating):
     def _listen(self) -> None:
         self._listening = True
         self.hooks, self.seconds_in_callbacks = listen(self, self.callbacks, self.processes.rank)
-        self._norm_is_read = not _READING.isdisjoint(self.hooks)
+        self._norm_is_read = not READING.isdisjoint(self.hooks)
         fire(self.hooks, Moment(Event.ATTACH.value, self))
 
     def _prepare(self) -> None:
@@ -89,6 +102,7 @@ class Preparing(Validating):
             self.val_data_loader = self._prepared("val", self.val_data_loader, "val_data_loader")
         self.test_data_loader = self._prepared("test", self.test_data_loader, "test_data_loader")
         self._vocabulary = self.build_tokenizer()
+        check_data(self)
         for loader in (self.train_data_loader, *self.validation_sets.values(), self.test_data_loader):
             self.processes.deal(loader)
 

@@ -13,17 +13,19 @@ import torch
 from torch import Tensor, nn
 
 from sonosco_like.errors import UsageError
-from sonosco_like.events import Duration, Event, Moment, Stop, fire, listen, stage
+from sonosco_like.events import Duration, Event, Moment, Stop, close, fire, listen, listen_anew, stage
 from sonosco_like.metrics import Judged, RunningMeasures, describe, measure
 from sonosco_like.optim import AdamW
 from sonosco_like.serialization import serializable, state
 from sonosco_like.training.averaging import WeightAverage
-from sonosco_like.training.batches import describe_batch, inputs_of, targets_of, to_device, weight_of
+from sonosco_like.training.batches import describe_batch, inputs_of, refuse_empty, targets_of, to_device, weight_of
 from sonosco_like.training.checkpointing import Checkpointing
 from sonosco_like.training.measures import PerformanceMeasures
+from sonosco_like.training.preparing import READING
 from sonosco_like.training.processes import Processes
 from sonosco_like.training.recovering import Recovering
 from sonosco_like.training.saving import CheckpointSaver
+from sonosco_like.training.validating import interval_of
 
 logger = logging.getLogger(__name__)
 
@@ -58,17 +60,17 @@ class ModelTrainer(Checkpointing, Recovering):
     val_data_loader: Any = field(default=None, kw_only=False)
     test_data_loader: Any = field(default=None, kw_only=False)
     decoder: Any = field(default=None, kw_only=False)
-    optimizer: Any = field(default_factory=AdamW)
+    optimizer: Any = field(default_factory=AdamW, kw_only=False)
     scheduler: Any = None
-    metrics: list[Callable[..., Any]] = field(default_factory=list)
-    callbacks: list[Any] = field(default_factory=list)
-    device: torch.device | None = None
-    clip_grads: float | None = None
+    metrics: list[Callable[..., Any]] = field(default_factory=list, kw_only=False)
+    callbacks: list[Any] = field(default_factory=list, kw_only=False)
+    device: torch.device | None = field(default=None, kw_only=False)
+    clip_grads: float | None = field(default=None, kw_only=False)
     clip_values: float | None = None
     accumulate_gradients: int = 1
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
-    test_step: int | str | None = 50
-    max_duration: str | None = None
+    test_step: int | str | None = field(default=50, kw_only=False)
+    max_duration: str | None = field(default=None, kw_only=False)
     averaging: WeightAverage | None = None
     non_finite: Literal["stop", "skip", "rollback", "ignore"] = "stop"
     compile: str | None = None
@@ -95,8 +97,7 @@ class ModelTrainer(Checkpointing, Recovering):
         for name in ("epochs", "accumulate_gradients"):
             if getattr(self, name) < 1:
                 raise UsageError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
-        self._test_interval = _interval(self.test_step)
-        self._limit = Duration.parse(self.max_duration) if self.max_duration else None
+        self._read_durations()
         self.performance_measures = PerformanceMeasures()
         self.experiment: Any = None
         self._device = self.processes.device(self.device)
@@ -145,17 +146,26 @@ class ModelTrainer(Checkpointing, Recovering):
         self.set_callbacks(left)
 
     def set_callbacks(self, callbacks: list[Any]) -> None:
-        """Have these callbacks listen instead of the present ones."""
-        self.callbacks = list(callbacks)
+        """Have these callbacks listen instead of the present ones.
+
+        In mid run the new ones hear `attach` and every stage that begins from now on; those left out are closed.
+        """
+        before, after = self.callbacks, list(callbacks)
         if self._listening:
-            self._listen()
+            self.hooks, of_newcomers = listen_anew(self, before, after, self.processes.rank)
+            self._norm_is_read = not READING.isdisjoint(self.hooks)
+        self.callbacks = after
+        if self._listening:
+            close(each for each in before if not any(each is other for other in after))
+            fire(of_newcomers, Moment(Event.ATTACH.value, self))
 
     def add_metric(self, metric: Callable[..., Any]) -> None:
         """Compute one more metric."""
-        self.metrics = [*self.metrics, metric]
+        self.set_metrics([*self.metrics, metric])
 
     def set_metrics(self, metrics: list[Callable[..., Any]]) -> None:
-        """Compute these metrics instead of the present ones."""
+        """Compute these metrics instead of the present ones, from the next batch on."""
+        self._cheap_metrics = [metric for metric in metrics if not describe(metric).needs]
         self.metrics = list(metrics)
 
     def update_metric(self, name: str, value: float | Tensor) -> None:
@@ -185,6 +195,8 @@ class ModelTrainer(Checkpointing, Recovering):
 
     def _run(self) -> None:
         self._stop = None
+        if self._durations_read != (self.test_step, self.max_duration):
+            self._read_durations()
         self._clock = time.monotonic() - self.seconds
         try:
             self._run_to_its_end()
@@ -195,7 +207,7 @@ class ModelTrainer(Checkpointing, Recovering):
             raise
         finally:
             self._listening = False
-            self._close_callbacks()
+            close(self.callbacks)
             self.saver.close()
         self.saver.check()
 
@@ -208,6 +220,8 @@ class ModelTrainer(Checkpointing, Recovering):
             self.train()
         except Stop as stop:
             logger.info("Training stopped at epoch %d, step %d: %s", self.epoch, self.step, stop.reason or "as asked")
+            if stop.scope != "training":
+                logger.warning("A Stop of the %s ended the training, as no epoch was under way.", stop.scope)
         self._write_checkpoint_if_asked()
 
     @stage("training")
@@ -242,6 +256,10 @@ class ModelTrainer(Checkpointing, Recovering):
             try:
                 batch = self.fetch(batches)
                 if batch is None:
+                    if self.batches_done == 0 and not self._fetched:
+                        self.epoch_read = False
+                        refuse_empty(batches, self.train_data_loader, epoch)
+                    self._fetched, self.epoch_read = False, True  # also if only a hook says so
                     break
                 self.train_batch(batch)
             except Stop as stop:
@@ -360,6 +378,11 @@ class ModelTrainer(Checkpointing, Recovering):
         if checkpoint and self._checkpoint_asked is None:
             self._checkpoint_asked = True
 
+    def _read_durations(self) -> None:
+        self._test_interval = interval_of(self.test_step)
+        self._limit = Duration.parse(self.max_duration) if self.max_duration else None
+        self._durations_read = self.test_step, self.max_duration
+
     def _finished(self) -> bool:
         return self.epoch >= self.epochs or self._limit_reached()
 
@@ -373,22 +396,3 @@ class ModelTrainer(Checkpointing, Recovering):
             fire(self.hooks, Moment(Event.ERROR.value, self, error=error))
         except Exception as another:
             logger.error("%s", another)
-
-    def _close_callbacks(self) -> None:
-        for callback in self.callbacks:
-            if hasattr(callback, "close"):
-                try:
-                    callback.close()
-                except Exception:
-                    logger.exception("%s failed in close().", type(callback).__name__)
-
-
-def _interval(test_step: int | str | None) -> Duration | None:
-    if test_step is None:
-        return None
-    if isinstance(test_step, int) and test_step < 1:
-        raise UsageError(f"`test_step` must be at least 1, or null for epoch ends only, got {test_step}.")
-    every = Duration.parse(test_step if isinstance(test_step, str) else f"{test_step}ba")
-    if every.unit not in ("ba", "ep"):
-        raise UsageError(f"`test_step` counts batches (500ba) or epochs (2ep), got {test_step!r}.")
-    return every

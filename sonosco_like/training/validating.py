@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from sonosco_like.errors import UsageError
-from sonosco_like.events import AbstractCallback, stage
+from sonosco_like.events import AbstractCallback, Duration, stage
 from sonosco_like.metrics import Judged, Need, RunningMeasures, Sums, measure, needs_of, teacher_forced_texts
 from sonosco_like.training.batches import inputs_of, targets_of, to_device, weight_of
 from sonosco_like.training.judging import Prediction, from_the_beginning, judging
@@ -149,3 +149,15 @@ class Validating(TrainerParts, ABC):
     def _autocast(self) -> AbstractContextManager[Any]:
         dtype = _PRECISIONS[self.precision]
         return torch.autocast(self._device.type, dtype) if dtype is not None else nullcontext()
+
+
+def interval_of(test_step: int | str | None) -> Duration | None:
+    """How long it is from one validation to the next; None is to the end of the epoch."""
+    if test_step is None:
+        return None
+    if isinstance(test_step, int) and test_step < 1:
+        raise UsageError(f"`test_step` must be at least 1, or null for epoch ends only, got {test_step}.")
+    every = Duration.parse(test_step if isinstance(test_step, str) else f"{test_step}ba")
+    if every.unit not in ("ba", "ep"):
+        raise UsageError(f"`test_step` counts batches (500ba) or epochs (2ep), got {test_step!r}.")
+    return every

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from training_parts import make_trainer
 
+from sonosco_like import save
 from sonosco_like.errors import UsageError
 from sonosco_like.inference import find_checkpoint
 from sonosco_like.inference.checkpoints import checkpoints_of
@@ -60,6 +62,18 @@ def test_checkpoints_go_by_their_steps_however_many_digits_they_have(run):
 def test_a_pointer_to_what_is_gone_is_passed_over(run):
     (run / "best").write_text("checkpoints/step-00000021\n")
     assert find_checkpoint(run).name == "step-00000100"
+
+
+def test_a_damaged_best_one_is_passed_over_and_named_but_not_if_it_was_asked_for(tmp_path, caplog):
+    for step in (5, 20):
+        save(make_trainer(), tmp_path / "checkpoints" / name_of(step))
+    best = tmp_path / "checkpoints" / name_of(5)
+    (tmp_path / "best").write_text(f"checkpoints/{best.name}\n")
+    assert find_checkpoint(tmp_path) == best
+    (best / "tensors.safetensors").write_bytes(b"torn")
+    assert find_checkpoint(tmp_path).name == name_of(20)
+    assert f"{best.name} is damaged and not used" in caplog.text
+    assert find_checkpoint(best) == best, "whoever names it is told what is wrong with it"
 
 
 def test_a_checkpoint_and_a_pointer_stand_for_themselves(run):

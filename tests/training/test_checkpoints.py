@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import signal
@@ -10,11 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from training_parts import Diary, make_trainer
+from training_parts import Diary, make_trainer, tiny_config
 
 from sonosco_like.callbacks import ModelCheckpoint
-from sonosco_like.errors import UsageError
-from sonosco_like.training import Checkpoints, Experiment, open_run
+from sonosco_like.errors import ConfigError, StorageError, UsageError
+from sonosco_like.training import Checkpoints, Experiment, open_run, read_experiment
 from sonosco_like.training.lock import only_process
 
 FILES = ("trainer.yaml", "state.yaml", "tensors.safetensors")
@@ -91,11 +92,49 @@ def test_every_damage_to_every_file_is_seen_and_the_newest_intact_checkpoint_use
     assert open_run(run)[1] == OLD
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_begins_again(run, caplog):
+def test_a_run_whose_checkpoints_are_all_damaged_is_left_as_it_is(run, caplog):
     for path in Checkpoints(run).all():
         (path / "state.yaml").unlink()
-    assert open_run(run)[1] == 0
+    with pytest.raises(StorageError, match=r"Nothing that was saved in .* can be read"):
+        open_run(run)
     assert caplog.text.count("is damaged and not used") == len(Checkpoints(run).all())
+
+
+def test_a_checkpoint_of_a_newer_form_is_refused_not_passed_over(run):
+    state = Checkpoints(run).path_of(NEW) / "state.yaml"
+    body, mark, _ = state.read_text().rpartition("sha256: ")
+    assert mark, "the last line is the seal"
+    body = body.replace("format: 1\n", "format: 2\n")
+    state.write_text(f"{body}{mark}{hashlib.sha256(body.encode()).hexdigest()}\n")
+    with pytest.raises(ConfigError, match="is of format 2, this package reads 1"):
+        open_run(run)
+
+
+def test_a_new_run_does_not_mix_with_checkpoints_that_are_there(run):
+    (run / "config.yaml").unlink()
+    with pytest.raises(UsageError, match=r"holds checkpoints of a run whose config\.yaml is gone"):
+        Experiment(name="another", trainer=make_trainer()).start(run)
+    assert [path.name for path in Checkpoints(run).all()] == [f"step-{OLD:08d}", f"step-{NEW:08d}"]
+
+
+def test_a_resume_that_fails_before_its_first_step_leaves_the_config(tmp_path):
+    experiment = Experiment(name="early", trainer=make_trainer())
+    experiment.folder = tmp_path
+    (tmp_path / "config.yaml").write_text("kept")
+
+    def fail():
+        raise UsageError("the manifest is away for a moment")
+
+    experiment.trainer.continue_training = fail
+    with pytest.raises(UsageError, match="away for a moment"):
+        experiment.resume()
+    assert (tmp_path / "config.yaml").read_text() == "kept"
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..\\x"])
+def test_a_name_that_would_lead_elsewhere_is_refused(name):
+    with pytest.raises(UsageError, match="without slashes"):
+        Experiment(name=name, trainer=make_trainer())
 
 
 def test_a_damaged_newest_checkpoint_is_written_again_bit_for_bit(run, finished):
@@ -178,3 +217,10 @@ with only_process(Path({str(tmp_path)!r})):
     finally:
         os.kill(worker, signal.SIGKILL)
         done.stdout.close()
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 10**30])
+def test_a_seed_that_no_generator_takes_is_refused(seed, tmp_path):
+    (tmp_path / "config.yaml").write_text(tiny_config("", epochs=1))
+    with pytest.raises(UsageError, match="`seed` must be from 0 to"):
+        read_experiment(tmp_path / "config.yaml", [f"seed={seed}"])

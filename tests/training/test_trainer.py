@@ -277,7 +277,7 @@ def test_a_foreign_loader_is_passed_over_when_continued_and_this_is_said(caplog)
     batches = list(data)
     trainer = make_trainer(train_data_loader=Counting(), max_duration="7ba")
     trainer.start_training()
-    trainer._limit = None
+    trainer.max_duration = None
     with caplog.at_level(logging.WARNING):
         trainer.continue_training()
     assert "Counting has no position; passing over 2 batches." in caplog.text
