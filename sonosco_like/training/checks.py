@@ -18,6 +18,8 @@ from sonosco_like.training.measures import validation_prefix
 
 logger = logging.getLogger(__name__)
 
+_MOST_NAMED = 3  # a list of a thousand batches has a thousand problems
+
 
 def check_texts(metrics: Iterable[Callable[..., Any]], callbacks: Iterable[Any], decoder: Any) -> None:
     """Refuse metrics and callbacks that read decoded text where nobody decodes."""
@@ -55,7 +57,9 @@ def check_serializable(trainer: Any, must: bool) -> None:
     except ConfigError as error:
         if must:
             raise
-        logger.warning("This trainer cannot be saved, so checkpoints will be refused: %s", error)
+        first, more = error.problems[:_MOST_NAMED], len(error.problems) - _MOST_NAMED
+        said = "; ".join(map(str, first)) + (f"; and {more} more" if more > 0 else "")
+        logger.warning("This trainer cannot be saved, so checkpoints will be refused: %s", said)
 
 
 def check_loader(loader: Any) -> None:

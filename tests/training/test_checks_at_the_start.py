@@ -157,10 +157,14 @@ def test_plain_lists_of_batches_are_data_as_before():
     assert {"val_a_loss", "val_b_loss"} <= set(trainer.performance_measures)
 
 
-def test_what_cannot_be_saved_is_a_warning_at_the_start(caplog):
+def test_what_cannot_be_saved_is_one_warning_at_the_start(caplog):
+    callbacks = [("batch_end", lambda moment: None) for _ in range(100)]
     with caplog.at_level(logging.WARNING):
-        ModelTrainer(nn.Linear(4, 1), squared_error, 1, list(Sums())).start_training()
-    assert "This trainer cannot be saved, so checkpoints will be refused: " in caplog.text
+        ModelTrainer(nn.Linear(4, 1), squared_error, 1, list(Sums()), callbacks=callbacks).start_training()
+    (said,) = [record.getMessage() for record in caplog.records if "cannot be saved" in record.getMessage()]
+    assert said.startswith("This trainer cannot be saved, so checkpoints will be refused: ")
+    assert "more" in said
+    assert said.count("; ") == 3, "three are named, and how many more there are"
 
 
 @pytest.mark.parametrize(
