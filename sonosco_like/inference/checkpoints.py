@@ -33,6 +33,16 @@ def pointed(pointer: Path) -> Path | None:
     return path if path is not None and path.is_dir() else None
 
 
+def is_intact(checkpoint: Path) -> bool:
+    """Whether a checkpoint is not damaged. One that is whole but of a newer form raises: it must not be passed over."""
+    try:
+        verify(checkpoint)
+    except StorageError as error:
+        logger.warning("The checkpoint %s is damaged and not used: %s", checkpoint.name, error)
+        return False
+    return True
+
+
 def find_checkpoint(path: str | Path) -> Path:
     """The folder of a saved trainer.
 
@@ -57,7 +67,7 @@ def find_checkpoint(path: str | Path) -> Path:
 def _of_run(run: Path) -> Path | None:
     """The first that is intact; if none is, the first, so that its reader says what is wrong with it."""
     found = list(_in_order_of_worth(run))
-    return next(filter(_is_intact, found), found[0] if found else None)
+    return next(filter(is_intact, found), found[0] if found else None)
 
 
 def _in_order_of_worth(run: Path) -> Iterator[Path]:
@@ -68,15 +78,6 @@ def _in_order_of_worth(run: Path) -> Iterator[Path]:
     if (run / FINAL / STATE).is_file():
         yield run / FINAL
     yield from reversed(checkpoints_of(run))
-
-
-def _is_intact(checkpoint: Path) -> bool:
-    try:
-        verify(checkpoint)
-    except StorageError as error:
-        logger.warning("%s is damaged and not used: %s", checkpoint.name, error)
-        return False
-    return True
 
 
 def _nothing_in(folder: Path) -> str:

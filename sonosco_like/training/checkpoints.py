@@ -11,10 +11,9 @@ from typing import Any
 
 from yaml.nodes import Node
 
-from sonosco_like.errors import StorageError
-from sonosco_like.inference.checkpoints import checkpoints_of, pointed
+from sonosco_like.inference.checkpoints import checkpoints_of, is_intact, pointed
 from sonosco_like.run_folder import BEST, CHECKPOINTS, LATEST, name_of
-from sonosco_like.serialization import files, verify
+from sonosco_like.serialization import files
 from sonosco_like.serialization.context import Reader
 from sonosco_like.serialization.converter import is_mapping, mapping_items
 from sonosco_like.serialization.folder import STATE, of_one_piece, open_tensors, read_state
@@ -40,13 +39,13 @@ class Checkpoints:
 
     def newest(self) -> Path | None:
         """The newest checkpoint that is intact; damaged ones are named in the log and passed over."""
-        return next((path for path in reversed(self.all()) if _is_intact(path)), None)
+        return next((path for path in reversed(self.all()) if is_intact(path)), None)
 
     def best(self) -> Path | None:
         """The best checkpoint that is intact, as the newest one knows; None if the run ranks none."""
         newest = self.newest()
         ranked = map(self.path_of, _best_steps(newest)) if newest is not None else iter(())
-        return next((path for path in ranked if path.exists() and _is_intact(path)), None)
+        return next((path for path in ranked if path.exists() and is_intact(path)), None)
 
     def point(self, name: str, path: Path) -> None:
         """Have `latest` or `best` name a checkpoint."""
@@ -92,16 +91,6 @@ def state_dict_of(checkpoint: Path, name: str) -> dict[str, Any]:
     content = None if node is None else converter_for(Any).decode(node, reader)
     reader.raise_problems()
     return content if isinstance(content, dict) else {}
-
-
-def _is_intact(path: Path) -> bool:
-    """Whether a checkpoint is not damaged. One that is whole but of a newer form raises: it must not be passed over."""
-    try:
-        verify(path)
-    except StorageError as error:
-        logger.warning("The checkpoint %s is damaged and not used: %s", path.name, error)
-        return False
-    return True
 
 
 def _best_steps(checkpoint: Path) -> list[int]:

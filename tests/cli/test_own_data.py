@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from pathlib import Path
@@ -20,17 +19,13 @@ import matrix_parts
 
 
 @pytest.fixture
-def config(tmp_path, monkeypatch):
+def config(tmp_path, monkeypatch, logging_restored):
     """A small config with real audio, and with loaders for training and validation only."""
     matrix_parts.make_corpus(tmp_path / "noise")
     path = tmp_path / "config.yaml"
     path.write_text(matrix_parts.config_text(tmp_path / "noise", "deepspeech2"))
     monkeypatch.chdir(tmp_path)
-    root = logging.getLogger()
-    before, level = list(root.handlers), root.level
-    yield path
-    root.handlers[:] = before
-    root.setLevel(level)
+    return path
 
 
 @pytest.fixture

@@ -24,15 +24,11 @@ IMPORT = ["--import", "training_parts"]
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """A folder of its own with a config; the logging of the process as it was before."""
+def folder(tmp_path, monkeypatch, logging_restored):
+    """A folder of its own with a config."""
     (tmp_path / "tiny.yaml").write_text(CONFIG)
     monkeypatch.chdir(tmp_path)
-    root = logging.getLogger()
-    before, level = list(root.handlers), root.level
-    yield tmp_path
-    root.handlers[:] = before
-    root.setLevel(level)
+    return tmp_path
 
 
 def train(run_dir: str, *arguments: str) -> int:
