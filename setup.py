@@ -55,6 +55,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.10",
+    package_dir={"": "."},  # so that an editable install is a path, which type checkers and editors follow
     packages=find_packages(include=["sonosco_like", "sonosco_like.*"]),
     package_data={"sonosco_like": ["py.typed", "tensorboard_plugin/static/*"]},
     install_requires=[

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sonosco_like.serialization.registry import REGISTRY
+from sonosco_like.torchaudio_import import install_stand_in
 from sonosco_like.version import __version__
 
 if TYPE_CHECKING:
@@ -55,3 +56,6 @@ def _import_plugins() -> None:
 # A name that is not known yet may be one of ours whose room was not imported, or one of an installed plugin.
 REGISTRY.provide(_import_catalog)
 REGISTRY.provide(_import_plugins)
+
+# Other packages, such as transformers, import a torchaudio that they find, and fail where it does.
+install_stand_in()

@@ -1,16 +1,20 @@
 """`import torchaudio`, also where its compiled part does not fit the installed torch.
 
 The published torchaudio is built for one CUDA version and refuses to import beside a CPU build of torch, or one for
-another CUDA. All we need of it (filter banks, resampling, masking, Kaldi features) is Python. So the real extension is
-tried first, and only if it fails, a stand-in says "not compiled" in its place.
+another CUDA. All we need of it (filter banks, resampling, masking, Kaldi features) is Python, and other packages, such
+as transformers, cannot be imported either where they find it. So `import sonosco_like` puts a finder before Python's
+own: whoever imports torchaudio gets the real extension if it loads, and else one that says "not compiled".
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import importlib.abc
+import importlib.machinery
 import logging
 import sys
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -20,32 +24,63 @@ _EXTENSION = "torchaudio._extension"
 logger = logging.getLogger(__name__)
 
 
-@functools.cache
 def import_torchaudio() -> ModuleType:
     """The torchaudio package, with its compiled part if that loads."""
+    install_stand_in()
     try:
         return importlib.import_module("torchaudio")
     except ModuleNotFoundError as error:
         raise MissingPackageError(
             f"torchaudio is not installed ({error}). Install it with: pip install torchaudio"
         ) from None
-    except (ImportError, OSError, RuntimeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    logger.info("torchaudio runs without its compiled extension (%s); its Python parts are all we need.", reason)
-    for name in [name for name in sys.modules if name == "torchaudio" or name.startswith("torchaudio.")]:
-        del sys.modules[name]
-    sys.modules[_EXTENSION] = _stand_in()
-    return importlib.import_module("torchaudio")
 
 
-def _stand_in() -> ModuleType:
-    module: Any = ModuleType(_EXTENSION, "Stands in for torchaudio's compiled part, which does not fit this torch.")
+def install_stand_in() -> None:
+    """From now on every import of torchaudio works; nothing is imported here."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds torchaudio's extension where everybody does, and nothing else."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != _EXTENSION:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+class _Loader(importlib.abc.Loader):
+    """Loads the real extension, or fills its module with what stands in for it."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        module: ModuleType | None = self._real.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        try:
+            self._real.exec_module(module)
+        except (ImportError, OSError, RuntimeError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            logger.info("torchaudio runs without its compiled extension (%s); only its Python parts are needed.", reason)
+            _stand_in(module)
+
+
+def _stand_in(module: Any) -> None:
+    module.__doc__ = "Stands in for torchaudio's compiled part, which does not fit this torch."
     module._IS_TORCHAUDIO_EXT_AVAILABLE = False
     module._IS_ALIGN_AVAILABLE = False
     module._load_lib = lambda name: False
     module._check_cuda_version = lambda: None
     module.fail_if_no_align = _unavailable
-    return module  # type: ignore[no-any-return]
 
 
 def _unavailable(function: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
+import pytest
+
 
 def _package(folder, extension: str) -> None:
     package = folder / "torchaudio"
@@ -53,6 +55,32 @@ def test_a_stand_in_takes_over_when_it_fails_and_says_so_once(tmp_path, run_pyth
     assert done.stdout.splitlines()[0] == "True False", done.stderr
     assert "forced_align needs torchaudio's compiled part" in done.stdout
     assert done.stderr.count("libc10_cuda.so") == 1
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        "raise OSError('libc10_cuda.so: cannot open shared object file')",
+        "raise RuntimeError('Detected that PyTorch and torchaudio were compiled with different CUDA versions.')",
+        "from . import compiled",
+    ],
+)
+@pytest.mark.parametrize("before", ["", "try: import torchaudio\nexcept (ImportError, OSError, RuntimeError): pass"])
+def test_another_package_can_import_torchaudio_after_ours(failure, before, tmp_path, run_python):
+    _package(tmp_path, failure + "\n")
+    (tmp_path / "neighbour.py").write_text("import torchaudio.functional\nfrom torchaudio import functional\n")
+    done = _run(run_python, tmp_path, f"{before}\nimport sonosco_like, neighbour; print(neighbour.functional.compiled)")
+    assert done.stdout.split() == ["False"], done.stderr
+
+
+def test_the_installed_torchaudio_can_be_imported_by_anybody_after_ours(run_python):
+    done = _run(run_python, None, "import sonosco_like, torchaudio; print(torchaudio.transforms.Resample.__name__)")
+    assert done.stdout.split() == ["Resample"], done.stderr
+
+
+def test_importing_ours_imports_neither_torch_nor_torchaudio(run_python):
+    done = _run(run_python, None, "import sys, sonosco_like; print({'torch', 'torchaudio'} & set(sys.modules))")
+    assert done.stdout.strip() == "set()", done.stderr
 
 
 def test_without_torchaudio_the_error_says_what_to_install(run_python):
