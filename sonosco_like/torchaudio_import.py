@@ -70,7 +70,7 @@ class _Loader(importlib.abc.Loader):
             self._real.exec_module(module)
         except (ImportError, OSError, RuntimeError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            logger.info("torchaudio runs without its compiled extension (%s); only its Python parts are needed.", reason)
+            logger.info("torchaudio runs without its compiled extension (%s); its Python parts suffice.", reason)
             _stand_in(module)
 
 
