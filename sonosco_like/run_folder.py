@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 CONFIG = "config.yaml"  # as it was resolved at the start; with it a folder is a run
@@ -28,3 +29,15 @@ def step_of(checkpoint: Path) -> int:
     """The step a checkpoint was taken at; -1 for what is not called like one."""
     match = STEP.fullmatch(checkpoint.name)
     return int(match.group(1)) if match else -1
+
+
+def following_name(stamp: str, taken: Iterable[str]) -> str:
+    """A name that sorts after all that are there: the stamp of the clock, or if that went back, the last with a number.
+
+    Numbers are one digit from 2 to 9, after which another one is added, so that they sort as they count.
+    """
+    last = max(taken, default="")
+    if stamp > last:
+        return stamp
+    base, mark, number = last.rpartition("_")
+    return f"{base}_{int(number) + 1}" if mark and number in "2345678" and number else f"{last}_2"

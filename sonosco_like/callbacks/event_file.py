@@ -28,16 +28,23 @@ from sonosco_like.callbacks.media import Audio, DashboardData, Image, Markdown
 
 _VERSION = "brain.Event:2"
 _BINS = 64
+_HEAD_OF_LENGTH, _FOOT = 12, 4  # before a record its length and the checksum of that, after it its own checksum
+_HEAD, _WALL_TIME = _HEAD_OF_LENGTH + 9, 0x09  # a record begins with its time: the mark of a double, then eight bytes
 _NOT_OF_IMAGES = re.compile(r"[^-/\w.]")  # tensorboardX would replace them too, and say so each time
 _IS_BLOB_SEQUENCE = b"\x20\x03"  # `data_class: DATA_CLASS_BLOB_SEQUENCE`, a field that tensorboardX does not know yet
 
 
 class EventFile:
-    """A new event file that is written at once, so that its size says what is in it."""
+    """A new event file that is written at once, so that its size says what is in it.
 
-    def __init__(self, path: Path) -> None:
+    Its records are not from before `not_before`: TensorBoard and the Transcripts page tell by the time which of two
+    records came later. If the clock went back, the time of the run goes on from there.
+    """
+
+    def __init__(self, path: Path, not_before: float = 0.0) -> None:
         self._file = path.open("xb")
-        self._write(Record(wall_time=time.time(), file_version=_VERSION))
+        self._clock = _Clock(not_before)
+        self._write(Record(wall_time=self._clock.now(), file_version=_VERSION))
 
     @property
     def size(self) -> int:
@@ -47,11 +54,11 @@ class EventFile:
     def forget_from(self, step: int) -> None:
         """Tell a TensorBoard that has read further already to forget this step and all after it."""
         start = SessionLog(status=SessionLog.START)
-        self._write(Record(wall_time=time.time(), step=step, session_log=start))
+        self._write(Record(wall_time=self._clock.now(), step=step, session_log=start))
 
     def add(self, content: Any, step: int) -> None:
         """Write a summary as of a step."""
-        self._write(Record(wall_time=time.time(), step=step, summary=content))
+        self._write(Record(wall_time=self._clock.now(), step=step, summary=content))
 
     def flush(self, to_disk: bool = False) -> None:
         """Hand over to the operating system what was written, or to the disk itself."""
@@ -68,6 +75,34 @@ class EventFile:
         length = struct.pack("<Q", len(content))
         self._file.write(length + struct.pack("<I", masked_crc32c(length)))
         self._file.write(content + struct.pack("<I", masked_crc32c(content)))
+
+
+class _Clock:
+    """The time of day, moved on by as much as it was ever set back."""
+
+    def __init__(self, not_before: float) -> None:
+        self._last = not_before
+        self._ahead = 0.0
+
+    def now(self) -> float:
+        """Seconds since 1970, never less than before."""
+        self._ahead = max(self._ahead, self._last - time.time())
+        self._last = time.time() + self._ahead
+        return self._last
+
+
+def last_time_in(path: Path) -> float:
+    """The time of the last whole record of a file; 0 if there is none. Contents are not read, only passed over."""
+    last, size = 0.0, path.stat().st_size
+    with path.open("rb") as file:
+        while len(head := file.read(_HEAD)) == _HEAD:
+            length, tag = struct.unpack_from("<Q4xB", head)
+            end = file.tell() + length + _FOOT - (_HEAD - _HEAD_OF_LENGTH)
+            if tag != _WALL_TIME or end > size:
+                break
+            (last,) = struct.unpack_from("<d", head, _HEAD - 8)
+            file.seek(end)
+    return last
 
 
 def summary_of(tag: str, value: Any) -> Any | None:

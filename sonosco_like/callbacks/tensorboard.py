@@ -10,11 +10,11 @@ from typing import Any
 from tensorboardX import summary
 
 from sonosco_like.callbacks.destinations.destination import Destination, WritesFiles
-from sonosco_like.callbacks.event_file import EventFile, summary_of
+from sonosco_like.callbacks.event_file import EventFile, last_time_in, summary_of
 from sonosco_like.callbacks.naming import families_of, tag_of
 from sonosco_like.callbacks.run_config import config_text, hyperparameters
 from sonosco_like.events import Moment
-from sonosco_like.run_folder import TENSORBOARD
+from sonosco_like.run_folder import TENSORBOARD, following_name
 from sonosco_like.serialization import serializable, state
 
 _SUFFIX = ".sonosco"  # marks the files that are this callback's to cut and delete
@@ -47,10 +47,11 @@ class TensorBoardCallback(WritesFiles, Destination):
         context = moment.context
         folder = self.place(context)
         folder.mkdir(parents=True, exist_ok=True)
+        self._name = _following_name(folder)
+        written = max(map(last_time_in, _own_files(folder)[-1:]), default=0.0)
         self._drop_what_was_lost(folder)
         is_new = not self.sizes
-        self._name = _free_name(folder)
-        self._file = EventFile(folder / self._name)
+        self._file = EventFile(folder / self._name, written)
         self._file.forget_from(context.global_step + 1 if context.global_step else 0)
         if is_new:
             self._describe(context)
@@ -82,7 +83,7 @@ class TensorBoardCallback(WritesFiles, Destination):
         self.sizes = {**self.sizes, self._name: self._file.size}
 
     def _drop_what_was_lost(self, folder: Path) -> None:
-        for file in folder.glob(f"*.tfevents.*{_SUFFIX}"):
+        for file in _own_files(folder):
             if file.name not in self.sizes:
                 file.unlink()
             elif file.stat().st_size > self.sizes[file.name]:
@@ -101,10 +102,11 @@ class TensorBoardCallback(WritesFiles, Destination):
             self._file.add(content, 0)
 
 
-def _free_name(folder: Path) -> str:
-    """A name that TensorBoard sorts after those that are there."""
-    stamp = int(time.time())
-    taken = {file.name for file in folder.iterdir()}
-    while (name := f"events.out.tfevents.{stamp:010d}{_SUFFIX}") in taken:
-        stamp += 1
-    return name
+def _own_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"*tfevents*{_SUFFIX}"))
+
+
+def _following_name(folder: Path) -> str:
+    """A name after all that are there, lost ones too: TensorBoard reads files by name, and goes back to none."""
+    taken = (file.name.removesuffix(_SUFFIX) for file in folder.iterdir() if "tfevents" in file.name)
+    return following_name(f"events.out.tfevents.{int(time.time()):010d}", taken) + _SUFFIX

@@ -55,7 +55,9 @@ def _given(manifests: Manifests) -> dict[str, Path]:
 
 
 def _override(name: str, path: Path) -> str:
-    return f"trainer.{name}_data_loader.dataset.manifest={path.as_posix()!r}"
+    from sonosco_like.serialization.overrides import quoted
+
+    return f"trainer.{name}_data_loader.dataset.manifest={quoted(path.as_posix())}"
 
 
 def _present(config: Path, overrides: Sequence[str], given: Mapping[str, Path]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import shlex
 import signal
@@ -59,11 +60,17 @@ def train(
     if resume == "must":
         raise UsageError(f"There is no run to resume in {run_dir or 'a new folder'}.")
     experiment = read_with_own_data(config, overrides, manifests)
-    name = f"{time.strftime('%Y-%m-%d_%H-%M-%S')}_{experiment.name}"
-    folder = run_dir or Path("runs") / experiment.trainer.processes.from_first(name)
+    folder = run_dir or Path(experiment.trainer.processes.from_first(_new_folder(experiment.name)))
     _say(experiment, f"run folder: {folder}")
     prepare(experiment)
     return _finish(experiment, experiment.start(folder), folder)
+
+
+def _new_folder(name: str) -> str:
+    """A folder named after the time that is not there yet, also if another run of that name began in this second."""
+    named = f"runs/{time.strftime('%Y-%m-%d_%H-%M-%S')}_{name}"
+    numbered = (f"{named}_{number}" for number in itertools.count(2))
+    return next(folder for folder in itertools.chain([named], numbered) if not Path(folder).exists())
 
 
 def continue_run(experiment: Experiment, step: int) -> int:

@@ -103,6 +103,22 @@ class _Number(Atom):
         return POSSIBLE if whole_for_float or super().holds(value) else NO
 
 
+class Text(Atom):
+    """Text; a value of the command line is taken as it was given, whatever YAML makes of it."""
+
+    def decode(self, node: Node, reader: Reader) -> Any:
+        raw = getattr(node, "raw", None)
+        return super().decode(node, reader) if raw is None else self.read(raw)
+
+
+class PathText(Text):
+    """A path; neither a list nor a mapping is meant as one, nor are blanks around it part of its name."""
+
+    def decode(self, node: Node, reader: Reader) -> Any:
+        raw = getattr(node, "raw", None) if isinstance(node, ScalarNode) else None
+        return Atom.decode(self, node, reader) if raw is None else self.read(raw.strip())
+
+
 class Choice(Converter):
     """One of a few values, each with its text: `Enum` and `Literal`."""
 
@@ -297,9 +313,11 @@ BOOLEAN = _Number(
 )
 INTEGER = _Number(int, "a whole number", (INT,), read_int, lambda v: str(int(v)), {"type": "integer"})
 NUMBER = _Number(float, "a number", (FLOAT, INT), read_float, _write_number, {"type": "number"})
-TEXT = Atom(str, "text", (STR,), str, str, {"type": "string"})
+TEXT = Text(str, "text", (STR,), str, str, {"type": "string"})
 NOTHING = Atom(type(None), "nothing (null)", (NULL,), lambda text: None, lambda v: "null", {"type": "null"})
-PATH = Atom((PurePath, Path, type(Path())), "a path", (STR,), Path, lambda v: v.as_posix(), {"type": "string"}, "!path")
+PATH = PathText(
+    (PurePath, Path, type(Path())), "a path", (STR,), Path, lambda v: v.as_posix(), {"type": "string"}, "!path"
+)
 DATETIME = Atom(
     datetime, "a date and time such as 2026-01-31T12:00:00", (STR,), _read_datetime, _write_datetime,
     {"type": "string", "format": "date-time"}, "!datetime",

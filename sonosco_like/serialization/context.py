@@ -104,6 +104,7 @@ class Reader(_Place):
     def problem(self, node: Node, message: str) -> Invalid:
         """Note what is wrong with a node."""
         source = getattr(node, "source", self.source)
+        message = getattr(node, "unreadable", message)
         self._note(Problem(message, self.path, source, line_of(node)))
         if self.is_full:
             raise TooManyProblems

@@ -41,7 +41,7 @@ class UnionConverter(Converter):
         self.expected = " or ".join(option.expected for option in options)
 
     def decode(self, node: Node, reader: Reader) -> Any:
-        options = self._ranked(node)
+        options = self._ranked(node) or self._as_given(node)
         if not options:
             return reader.expected(node, self.expected)
         if len(options) == 1:
@@ -87,6 +87,11 @@ class UnionConverter(Converter):
         """The options a node may be read as, best first."""
         ranks = [(option.reads(node), option) for option in self.options]
         return [option for rank, option in sorted(ranks, key=lambda pair: -pair[0]) if rank != NO]
+
+    def _as_given(self, node: Node) -> list[Converter]:
+        """The option that takes a value of the command line as text, if its form fits no other."""
+        texts: list[Converter] = [option for option in self.options if isinstance(option, atoms.Text)]
+        return texts[:1] if hasattr(node, "raw") else []
 
     def _unambiguous(self, node: Node, option: Converter, value: Any, writer: Writer) -> Node:
         """The node, with a tag if it would be read back as another type of this union."""

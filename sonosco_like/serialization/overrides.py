@@ -1,17 +1,23 @@
-"""`--set a.b[0].c=value`: changes to a config before it is read, held to the same checks."""
+"""`--set a.b[0].c=value`: changes to a config before it is read, held to the same checks.
+
+All that stands after the first `=` is the value. It is read as YAML, but where a field takes text it is the text as it
+was given, with its blanks, `#` and `: `; unless it is in quotes, which then say where the text begins and ends.
+"""
 
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterable
 from typing import NoReturn
 
+import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from sonosco_like.errors import ConfigError, Problem
 from sonosco_like.serialization.document import parse
-from sonosco_like.serialization.scalars import MAP, STR
+from sonosco_like.serialization.scalars import MAP, PLAIN, SEQ, STR, UNREADABLE
 
 _STEP = re.compile(r"(?:^|\.)([^.\[\]=]+)|\[(\d{1,9})\]")
 
@@ -29,17 +35,44 @@ def apply_overrides(root: Node, overrides: Iterable[str]) -> Node:
     return root
 
 
+def quoted(text: str) -> str:
+    """A text as a value that is this text for any field, blanks and signs included."""
+    return str(yaml.dump(text, default_style='"', width=math.inf)).removesuffix("\n")
+
+
 def _apply(root: Node, override: str) -> None:
     path, equals, text = override.partition("=")
     steps = _steps(path.strip())
     if not equals or not steps:
         _refuse(override, "expected path=value, for example trainer.callbacks[0].patience=3")
-    value = parse(text if text.strip() else "''" if text else "null", f"--set {path}")
+    value = _value(text, f"--set {path}")
     _mark(value, f"--set {path}")
     node = root
     for step, following in itertools.pairwise(steps):
         node = _enter(node, step, following, override)
     _put(node, steps[-1], value, override)
+
+
+def _value(text: str, source: str) -> Node:
+    """The value as YAML; unless quotes or a tag say what it is, its `raw` text is kept beside it."""
+    try:
+        node = parse(text if text.strip() else "null", source)
+    except ConfigError as error:
+        if not _is_unicode(text):
+            raise
+        node = ScalarNode(UNREADABLE, text)
+        node.unreadable = error.problems[0].message  # type: ignore[attr-defined]
+    if node.tag in (PLAIN, MAP, SEQ, UNREADABLE):
+        node.raw = text  # type: ignore[attr-defined]
+    return node
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _steps(path: str) -> list[str | int]:

@@ -14,6 +14,7 @@ from yaml.nodes import ScalarNode
 from yaml.resolver import Resolver
 
 PLAIN: Final = "plain"  # the tag that reading gives to a scalar without quotes and without a tag of its own
+UNREADABLE: Final = "unreadable"  # the tag of a value given on the command line that is no YAML, but may be text
 STR: Final = "tag:yaml.org,2002:str"
 INT: Final = "tag:yaml.org,2002:int"
 FLOAT: Final = "tag:yaml.org,2002:float"

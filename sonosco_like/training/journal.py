@@ -15,7 +15,7 @@ from typing import Any, Literal
 import yaml
 
 from sonosco_like.metrics import describe
-from sonosco_like.run_folder import LOGS, STATUS
+from sonosco_like.run_folder import LOGS, STATUS, following_name
 from sonosco_like.serialization import files
 from sonosco_like.version import __version__
 
@@ -86,6 +86,5 @@ def _directions(trainer: Any) -> dict[str, bool]:
 
 
 def _free_name(folder: Path) -> Path:
-    stamp = time.strftime("%Y-%m-%d_%H-%M-%S")
-    names = (f"{stamp}.log" if number == 1 else f"{stamp}_{number}.log" for number in range(1, 1000))
-    return next(folder / name for name in names if not (folder / name).exists())
+    name = following_name(time.strftime("%Y-%m-%d_%H-%M-%S"), (path.stem for path in folder.glob("*.log")))
+    return folder / f"{name}.log"

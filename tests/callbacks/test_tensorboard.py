@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from event_records import records
-from killing import run_until_killed
+from killing import resume_until_killed, run_until_killed
 from tiny_run import SaveAt, TinyLoader, make_trainer
 
 from sonosco_like.callbacks.logging_measures import LogMeasures
@@ -81,6 +81,42 @@ def test_a_tensorboard_that_watches_forgets_what_was_lost(tmp_path):
     load(tmp_path / "checkpoint").continue_training()
     watching.Reload()
     assert [point.step for point in watching.Scalars("loss/train")] == before == list(range(1, 13))
+
+
+def test_a_clock_that_goes_back_loses_no_point(tmp_path):
+    """Another machine, a container or NTP: three starts, each of which believes it is a day before the last one."""
+    run(LogMeasures(every="1ba"), TensorBoardCallback(folder=tmp_path / "whole"))
+    expected = points(tmp_path / "whole" / "tensorboard")
+    ahead = (0, -86_400, -2 * 86_400)
+    callbacks = 'LogMeasures(every="1ba"), TensorBoardCallback(folder=folder)'
+    run_until_killed(tmp_path, callbacks, saved_at=6, killed_at=9, clock=ahead[0])
+    watching = read(tmp_path / "tensorboard")
+    resume_until_killed(tmp_path, saved_at=9, killed_at=11, clock=ahead[1])
+    watching.Reload()
+    assert [point.step for point in watching.Scalars("loss/train")] == list(range(1, 12))
+    resume_until_killed(tmp_path, saved_at=99, killed_at=99, clock=ahead[2])
+    watching.Reload()
+    for seen in (watching, read(tmp_path / "tensorboard")):
+        found = {tag: [(point.step, point.value) for point in seen.Scalars(tag)] for tag in seen.Tags()["scalars"]}
+        assert found == expected
+        times = [point.wall_time for point in seen.Scalars("loss/train")]
+        assert times == sorted(times)
+        assert times[-1] - times[0] < 86_400
+
+
+@pytest.mark.parametrize(
+    "there", ["1700000000.x", "9999999999.x", "zebra", "4000000000.sonosco", "4000000000_9.sonosco"]
+)
+def test_a_new_file_is_named_after_all_that_are_there(there, tmp_path):
+    folder = tmp_path / "tensorboard"
+    folder.mkdir()
+    (folder / f"events.out.tfevents.{there}").write_bytes(b"")
+    for _ in range(12):
+        before = max(file.name for file in folder.iterdir())
+        tensorboard = TensorBoardCallback(folder=tmp_path)
+        run(tensorboard, epochs=1)
+        assert max(tensorboard.sizes) > before
+        assert sorted(file.name for file in folder.iterdir())[-1] == max(tensorboard.sizes)
 
 
 def test_foreign_files_in_the_folder_are_left_alone(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -149,3 +150,11 @@ def test_a_run_that_fails_says_so_in_its_folder(folder, capsys):
     assert status["state"] == "failed"
     assert "Tried to step" in status["reason"]
     assert "Traceback" in next((folder / "run" / "logs").iterdir()).read_text()
+
+
+def test_runs_that_begin_in_one_second_have_folders_of_their_own(folder, monkeypatch):
+    monkeypatch.setattr("sonosco_like.cli.train.time", SimpleNamespace(strftime=lambda form: "2026-01-31_12-00-00"))
+    for _ in range(3):
+        assert run(["train", "--config", "tiny.yaml", *IMPORT, "--set", "trainer.epochs=1"]) == 0
+    named = "2026-01-31_12-00-00_tiny"
+    assert sorted(path.name for path in (folder / "runs").iterdir()) == [named, f"{named}_2", f"{named}_3"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
+from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import numpy as np
@@ -13,6 +15,7 @@ import soundfile
 from transcript_asking import Asking
 from transcript_runs import SAMPLED, TEXTS, tone_trainer, write_transcripts
 
+from sonosco_like.callbacks import event_file, tensorboard
 from sonosco_like.callbacks.text_comparison.records import PLUGIN as WRITTEN_AS
 from sonosco_like.metrics import align, characters_of, count_errors, words_of
 from sonosco_like.serialization import load, save
@@ -218,7 +221,8 @@ def test_after_a_resume_a_reader_that_watches_shows_the_new_run(tmp_path):
     assert asking.rows(run="run")["rows"][0]["lanes"][0]["text"] == "d"
 
 
-def test_a_resumed_training_shows_what_an_unbroken_one_does(tmp_path, tones):
+@pytest.mark.parametrize("clock", [0, -86_400], ids=["clock goes on", "clock goes back"])
+def test_a_resumed_training_shows_what_an_unbroken_one_does(tmp_path, tones, clock, monkeypatch):
     whole = tone_trainer(tmp_path / "logs" / "whole", tones, 5)
     whole.start_training()
     broken = tone_trainer(tmp_path / "logs" / "broken", tones, 5)
@@ -227,6 +231,8 @@ def test_a_resumed_training_shows_what_an_unbroken_one_does(tmp_path, tones):
     broken.start_training()
     broken.set_callbacks(broken.callbacks[:-1])
     save(broken, tmp_path / "saved")
+    for module in (event_file, tensorboard):
+        monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: time.time() + clock))
     load(tmp_path / "saved").continue_training()
     runs = Asking(tmp_path / "logs").json("/runs")["runs"]
     assert runs["broken/tensorboard"] == runs["whole/tensorboard"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from training_parts import make_trainer
 
+from sonosco_like.training import journal as journals
 from sonosco_like.training.journal import STATUS, journal
 
 
@@ -53,3 +55,15 @@ def test_each_start_has_a_log_of_its_own_with_what_was_logged(tmp_path, caplog):
     assert [text.count("said in start") for text in texts] == [1, 1, 1]
     assert all("at step 0" in text for text in texts)
     assert logging.getLogger().handlers == before
+
+
+def test_logs_sort_in_the_order_of_the_starts_also_if_the_clock_goes_back(tmp_path, monkeypatch):
+    stamps = iter(["2026-01-01_00-00-00", "2025-01-01_00-00-00", *["2025-06-01_00-00-00"] * 10, "2026-02-01_00-00-00"])
+    clock = SimpleNamespace(strftime=lambda form: next(stamps) if "T" not in form else "")
+    monkeypatch.setattr(journals, "time", clock)
+    for number in range(13):
+        with journal(tmp_path, make_trainer()):
+            logging.getLogger("anything").warning("said in start %d.", number)
+    texts = [log.read_text() for log in sorted((tmp_path / "logs").iterdir())]
+    assert all(f"said in start {number}." in text for number, text in enumerate(texts))
+    assert len(texts) == 13
