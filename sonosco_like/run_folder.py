@@ -17,6 +17,16 @@ LATEST, BEST = "latest", "best"  # pointers to checkpoints
 LOCK = "lock"  # held by the process that trains
 FINAL = "final"
 
+WITNESS = "witness.jsonl"  # of `sonosco verify-resume`
+
+OWN = (
+    CONFIG, ENVIRONMENT, CHANGES, STATUS, LOGS, CODE, CHECKPOINTS, LATEST, BEST, LOCK, FINAL, WITNESS,
+)  # fmt: skip
+"""What the run itself writes, and no callback may."""
+WRITTEN = (*OWN, METRICS, PLOTS, TENSORBOARD)
+WRITTEN_IN_PLACE = (LOGS, METRICS, PLOTS, TENSORBOARD, WITNESS)
+"""What is written to after it was made; everything else is replaced as a whole."""
+
 STEP = re.compile(r"step-(\d{8,})")  # what a checkpoint is called
 
 

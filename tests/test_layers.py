@@ -13,7 +13,7 @@ PACKAGE = Path(sonosco_like.__file__).parent
 
 LAYERS = {
     0: {"errors", "records", "run_folder", "version"},
-    1: {"serialization", "events", "torchaudio_import"},
+    1: {"serialization", "events", "links", "torchaudio_import"},
     2: {"data", "models"},
     3: {"decoding", "losses", "metrics", "optim"},
     4: {"inference"},

@@ -19,7 +19,8 @@ _LONGEST_POINTER = 1000
 def checkpoints_of(run: Path) -> list[Path]:
     """Every checkpoint of a run, the oldest first."""
     folder = run / CHECKPOINTS
-    for path in folder.glob(".step-*.previous"):  # of a process that died while it replaced a checkpoint
+    left = [] if folder.is_symlink() else folder.glob(".step-*.previous")  # nothing is moved behind a link
+    for path in left:  # of a process that died while it replaced a checkpoint
         files.restore_previous(path.with_name(path.name[1:].removesuffix(".previous")))
     return sorted((path for path in folder.glob("step-*") if step_of(path) >= 0), key=step_of)
 

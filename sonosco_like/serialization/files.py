@@ -27,7 +27,6 @@ def replace_file(path: Path, content: bytes) -> None:
     """Write a file atomically."""
     aside = _aside(path)
     try:
-        _refuse_link(aside)
         write_file(aside, content)
         aside.replace(path)
         flush_folder(path.parent)
@@ -107,8 +106,10 @@ def absolute(path: str | Path) -> Path:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write and flush one file of a folder that is not in its place yet."""
-    with path.open("wb") as file:
+    """Write and flush one file that is not in its place yet; what a killed save or a stranger left there goes first."""
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        path.unlink()
+    with path.open("xb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -121,6 +122,12 @@ def read_file(path: Path, limit: int) -> bytes:
         if size > limit:
             raise StorageError(f"{path} has {size:,} bytes, more than the {limit:,} allowed.")
         return file.read()
+
+
+def differs(path: Path, content: bytes) -> bool:
+    """Whether a path is anything but a regular file with this content."""
+    is_file = path.is_file() and not path.is_symlink()
+    return not is_file or path.stat().st_size != len(content) or path.read_bytes() != content
 
 
 def hash_file(path: Path) -> str:

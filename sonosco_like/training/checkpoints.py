@@ -51,7 +51,7 @@ class Checkpoints:
         """Have `latest` or `best` name a checkpoint."""
         content = f"{CHECKPOINTS}/{path.name}\n".encode()
         pointer = self.run / name
-        if not pointer.is_file() or pointer.read_bytes() != content:
+        if files.differs(pointer, content):
             files.replace_file(pointer, content)
 
     def pointed(self, name: str) -> Path | None:

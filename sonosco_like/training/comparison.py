@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sonosco_like.run_folder import FINAL, METRICS
+from sonosco_like.run_folder import FINAL, METRICS, WITNESS
 from sonosco_like.serialization import diff
-from sonosco_like.training.witness import WITNESS
 
 _CLOCK = re.compile(r"(.*_)?(seconds?|time|wall|clock|elapsed|remaining)|seconds_.*")
 _MACHINE = re.compile(r".*memory.*|(data_)?wait(ing)?(_.*)?|run_id")  # what a machine measures of itself

@@ -15,7 +15,8 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 
 from sonosco_like.errors import ConfigError, DataError, MissingPackageError, SonoscoError, StorageError, UsageError
 from sonosco_like.events import CallbackError
-from sonosco_like.run_folder import CONFIG, ENVIRONMENT, FINAL, LATEST
+from sonosco_like.links import refuse_links
+from sonosco_like.run_folder import CONFIG, ENVIRONMENT, FINAL, LATEST, WRITTEN
 from sonosco_like.serialization import Snapshot, dumps, files, loads, verify
 from sonosco_like.serialization.definition import serializable
 from sonosco_like.serialization.document import MAX_BYTES, parse
@@ -204,6 +205,7 @@ def open_run(run: str | Path, overrides: Iterable[str] = (), into: Path | None =
     folder = files.absolute(run)
     if not (folder / CONFIG).is_file():
         raise UsageError(f"{run} is not a run folder: it has no {CONFIG}.")
+    refuse_links(folder, WRITTEN)
     newest = Checkpoints(folder).newest() or _intact_final(folder)
     if newest is None and (Checkpoints(folder).all() or (folder / FINAL).exists()):
         raise StorageError(

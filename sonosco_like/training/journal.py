@@ -35,7 +35,7 @@ class Entry:
 def journal(folder: Path, trainer: Any) -> Iterator[Entry]:
     """Write the log of this start to `logs/`, and to `status.yaml` that the run is running, then how it ended."""
     (folder / LOGS).mkdir(exist_ok=True)
-    handler = logging.FileHandler(_free_name(folder / LOGS), encoding="utf-8")
+    handler = logging.FileHandler(_free_name(folder / LOGS), mode="x", encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger().addHandler(handler)
     entry = Entry()

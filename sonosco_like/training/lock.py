@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sonosco_like.errors import UsageError
-from sonosco_like.run_folder import LOCK
+from sonosco_like.links import open_own, own_files, refuse_links
+from sonosco_like.run_folder import LOCK, WRITTEN, WRITTEN_IN_PLACE
 
 try:
     import fcntl
@@ -22,16 +23,20 @@ _held: set[Path] = set()  # by this process, to which the system would give a lo
 def only_process(folder: Path) -> Iterator[None]:
     """Hold the lock of a run folder. Raises UsageError if another process has it.
 
+    Whoever holds it may write there: what a run writes is the folder's own, and no link to anything elsewhere.
+
     It is a lock of this process and not of the open file, which forked loader workers would share and hold for as long
     as they outlive a killed trainer.
     """
     place = folder.resolve()
     if place in _held:
         raise UsageError(f"{folder} is in use by this process already.")
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    refuse_links(folder, WRITTEN)
+    descriptor = open_own(folder / LOCK)
     try:
         _lock(descriptor, folder)
         _held.add(place)
+        own_files(folder, WRITTEN_IN_PLACE)
         yield
     finally:
         _held.discard(place)

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from sonosco_like.events import AbstractCallback, Moment
+from sonosco_like.run_folder import WITNESS
 from sonosco_like.serialization import serializable
-
-WITNESS = "witness.jsonl"
 
 
 @serializable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 
@@ -62,3 +63,13 @@ def refused(tmp_path):
         return message
 
     return check
+
+
+@pytest.fixture
+def restored_logging():
+    """The logging of the process as it was before a command in it."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = before
+    root.setLevel(level)

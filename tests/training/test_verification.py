@@ -17,9 +17,10 @@ from training_parts import make_trainer, tiny_config
 from sonosco_like import save, serializable
 from sonosco_like.cli import run
 from sonosco_like.events import AbstractCallback
+from sonosco_like.run_folder import WITNESS
 from sonosco_like.training.comparison import FirstDifference, compare_runs, first_difference, is_clock
 from sonosco_like.training.verification import VerificationError, _Process, verify_resume
-from sonosco_like.training.witness import WITNESS, StepWitness
+from sonosco_like.training.witness import StepWitness
 
 CONFIG = tiny_config(
     """

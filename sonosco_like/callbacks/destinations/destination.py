@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from sonosco_like.callbacks.naming import number_among
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback, Moment
+from sonosco_like.links import own_files, refuse_links
+from sonosco_like.run_folder import OWN
 from sonosco_like.serialization import serializable
 
 Plain: TypeAlias = "bool | int | float | str"
@@ -36,22 +38,42 @@ class WritesFiles(AbstractCallback, ABC):
     `metrics-2.jsonl`.
     """
 
+    finished: ClassVar[str] = ""
+    """The pattern of folders in its place to which nothing is written any more."""
     path: str
     folder: Path = Path()
     ranks: list[int] | None = field(default_factory=lambda: [0])
 
     def __post_init__(self) -> None:
-        place = PurePosixPath(self.path)
-        if not self.path or place.is_absolute() or ".." in place.parts:
+        place = self._within
+        if not place.parts or place.is_absolute() or ".." in place.parts or not self.path.isprintable():
             raise UsageError(f"`path` must be a place inside the folder of the run, got {self.path!r}.")
+        if place.parts[0].casefold() in OWN or any(part.startswith(".") for part in place.parts):
+            raise UsageError(f"`path` must not be one of the run's own files ({', '.join(OWN)}), got {self.path!r}.")
+
+    def on_attach(self, moment: Moment) -> None:
+        """Refuse at the start a place that could not be written to at the end."""
+        self.place(moment.context)
 
     def place(self, context: Any) -> Path:
-        """Where this callback writes in this run."""
-        folder = Path(context.experiment.folder) if context.experiment is not None else self.folder
-        alike = [other for other in context.callbacks if isinstance(other, WritesFiles) and other.path == self.path]
+        """Where this callback writes in this run; nothing there is a link to anything elsewhere."""
+        alike = [other for other in context.callbacks if isinstance(other, WritesFiles) and self._is_like(other)]
         number = number_among(self, alike)
-        path = folder / self.path
-        return path.with_name(f"{path.stem}-{number + 1}{path.suffix}") if number else path
+        path = Path(self._within)
+        path = path.with_name(f"{path.stem}-{number + 1}{path.suffix}") if number else path
+        if context.experiment is None:
+            return self.folder / path
+        folder = Path(context.experiment.folder)
+        refuse_links(folder, path.parts[:1], self.finished)
+        own_files(folder, path.parts[:1])
+        return folder / path
+
+    @property
+    def _within(self) -> PurePosixPath:
+        return PurePosixPath(self.path)
+
+    def _is_like(self, other: WritesFiles) -> bool:
+        return other._within == self._within
 
 
 def plain_values(values: Mapping[str, Any]) -> dict[str, Plain]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -30,6 +30,7 @@ class WandbDestination(WritesFiles, Destination):
     are ignored when they are sent again, and what was lost on the way to it stays lost.
     """
 
+    finished: ClassVar[str] = "*run-*"  # of each start, with links to the logs of Weights & Biases itself
     path: str = "wandb"
     project: str = "sonosco"
     mode: Literal["offline", "online"] = "offline"
