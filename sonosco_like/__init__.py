@@ -6,7 +6,7 @@ This file is the public surface; everything it offers is fetched when it is firs
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sonosco_like.serialization.registry import REGISTRY
+from sonosco_like.providers import PROVIDERS
 from sonosco_like.torchaudio_import import install_stand_in
 from sonosco_like.version import __version__
 
@@ -54,8 +54,7 @@ def _import_plugins() -> None:
 
 
 # A name that is not known yet may be one of ours whose room was not imported, or one of an installed plugin.
-REGISTRY.provide(_import_catalog)
-REGISTRY.provide(_import_plugins)
+PROVIDERS += [_import_catalog, _import_plugins]
 
 # Other packages, such as transformers, import a torchaudio that they find, and fail where it does.
 install_stand_in()

@@ -12,7 +12,7 @@ import sonosco_like
 PACKAGE = Path(sonosco_like.__file__).parent
 
 LAYERS = {
-    0: {"errors", "records", "run_folder", "version"},
+    0: {"errors", "interrupts", "providers", "records", "run_folder", "version"},
     1: {"serialization", "events", "links", "torchaudio_import"},
     2: {"data", "models"},
     3: {"decoding", "losses", "metrics", "optim"},

@@ -7,15 +7,15 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
 
 import click
 
+from sonosco_like.cli import interrupting
 from sonosco_like.errors import ConfigError, SonoscoError, StorageError, did_you_mean
 from sonosco_like.version import __version__
 
-DONE, FAILED, WRONG_USAGE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+DONE, FAILED, WRONG_USAGE = 0, 1, 2  # and 128 + the number of a signal
 
 _NAMES = (
     "check", "completion", "data", "diff", "evaluate", "resume", "runs", "schema", "train", "transcribe",
@@ -62,8 +62,17 @@ def sonosco() -> None:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run a command and exit: 0 done, 1 failed, 2 wrong usage or config, 130 interrupted, 143 terminated."""
-    signal.signal(signal.SIGTERM, _leave)
-    sys.exit(run(list(sys.argv[1:] if args is None else args)))
+    interrupting.listen()
+    try:
+        code = run(list(sys.argv[1:] if args is None else args))
+    except KeyboardInterrupt:  # while the last words of a command were said
+        code = interrupting.say_interrupted(signal.SIGINT)
+    except SystemExit:
+        if not interrupting.interrupted_by():
+            raise
+        code = interrupting.say_interrupted(signal.SIGTERM)
+    interrupting.stop_listening()
+    sys.exit(code)
 
 
 def run(args: list[str]) -> int:
@@ -75,19 +84,15 @@ def run(args: list[str]) -> int:
         error.show()
         return WRONG_USAGE
     except click.exceptions.Abort:
-        click.echo("Interrupted.", err=True)
-        return INTERRUPTED
+        return interrupting.say_interrupted(signal.SIGINT)
     except Exception as error:
+        if number := interrupting.interrupted_by():  # what it left half done is no error of its own
+            return interrupting.say_interrupted(number)
         if "--debug" in args:
             traceback.print_exc()
         else:
             click.echo(_message(error), err=True)
         return _exit_code(error)
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    """End like after Ctrl-C: what a command began, such as processes and temporary folders, is cleared away."""
-    raise SystemExit(TERMINATED)
 
 
 def _message(error: Exception) -> str:

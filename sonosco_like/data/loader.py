@@ -22,10 +22,10 @@ from sonosco_like.data.workers import (
     explained,
     hear_of_dead_workers,
     one_thread,
-    signals_held,
     start_method,
 )
 from sonosco_like.errors import DataError, SonoscoError, UsageError
+from sonosco_like.interrupts import signals_held
 from sonosco_like.records import Batch
 from sonosco_like.serialization import serializable
 

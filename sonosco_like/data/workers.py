@@ -20,10 +20,9 @@ from typing import Any
 import torch
 
 from sonosco_like.errors import DataError
+from sonosco_like.interrupts import HAS_MASKS, STOPPING
 
 _SECONDS_OF_GRACE = 30  # what Slurm gives between SIGTERM and SIGKILL
-_STOPPING = {signal.SIGINT, signal.SIGTERM}
-_HAS_MASKS = hasattr(signal, "pthread_sigmask")
 
 
 def start_method() -> str:
@@ -37,22 +36,11 @@ def begin_worker(worker: int) -> None:
     Ctrl-C and the end of a cluster job reach all processes, but the main one wants to finish its batch and save it.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if _HAS_MASKS:
+    if HAS_MASKS:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, lambda *_: signal.alarm(_SECONDS_OF_GRACE))
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
     gc.freeze()  # the collector would write to inherited pages, which would then be copied
-
-
-@contextlib.contextmanager
-def signals_held() -> Iterator[None]:
-    """Keep signals back while workers are started, until those have said what they do about them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING) if _HAS_MASKS else set()
-    try:
-        yield
-    finally:
-        if _HAS_MASKS:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

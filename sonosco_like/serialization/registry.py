@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sonosco_like.errors import DefinitionError
+from sonosco_like.providers import PROVIDERS
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,10 @@ class Entry:
 class Registry:
     """Names to classes and functions, and back."""
 
-    def __init__(self) -> None:
+    def __init__(self, providers: list[Callable[[], None]] | None = None) -> None:
         self._by_name: dict[str, Entry] = {}
         self._by_target: dict[Any, Entry] = {}
-        self._providers: list[Callable[[], None]] = []
+        self._providers = [] if providers is None else providers
         self._asking = threading.RLock()  # a thread that misses a name waits for one that fetches it
 
     def add(self, entry: Entry) -> None:
@@ -146,4 +147,4 @@ def _where(entry: Entry) -> str:
     return f"{entry.kind} {module}.{name} ({Path(file).name}:{line})"
 
 
-REGISTRY = Registry()
+REGISTRY = Registry(PROVIDERS)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from sonosco_like.interrupts import leave_at_once
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -16,7 +17,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def on_interrupt(react: Callable[[str], None]) -> Iterator[list[int]]:
     """Call `react` with the name of the first signal; yields a list that will hold its number.
 
-    The second one ends the process as if nobody had listened; what is on disk is whole at any moment.
+    The second one ends the process and its workers there and then; what is on disk is whole at any moment.
     """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -25,9 +26,8 @@ def on_interrupt(react: Callable[[str], None]) -> Iterator[list[int]]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         if received:
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-            return
+            name = signal.Signals(number).name
+            leave_at_once(number, f"{name} once more: left at once. `sonosco resume` goes on from the last checkpoint.")
         received.append(number)
         react(signal.Signals(number).name)
 

@@ -1,4 +1,4 @@
-"""The work of one process that makes synthetic speech: whole speakers, from nothing to files.
+"""One speaker of synthetic speech, from nothing to files.
 
 Nothing here imports torch, so that a fresh process is ready in a fraction of a second. A speaker's files depend on its
 `SpeakerJob` alone: which process renders it, and what that process did before, changes no bit.
@@ -7,10 +7,6 @@ Nothing here imports torch, so that a fresh process is ready in a fraction of a 
 from __future__ import annotations
 
 import io
-import multiprocessing
-import os
-import signal
-import threading
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +47,7 @@ class Spoken:
     speaker: str
 
 
-def render_speaker(job: SpeakerJob) -> list[Spoken]:
+def render_speaker(engine: Espeak, job: SpeakerJob) -> list[Spoken]:
     """Write all utterances of a speaker as 16 kHz FLAC; as many as come nearest to `job.seconds`, at least one."""
     random = np.random.default_rng(job.seed)
     speaker, channel = draw_speaker(job.voice, random), draw_channel(random, job.variety)
@@ -59,33 +55,17 @@ def render_speaker(job: SpeakerJob) -> list[Spoken]:
     folder.mkdir(parents=True, exist_ok=True)
     spoken: list[Spoken] = []
     total = 0.0
-    with Espeak() as engine:
-        engine.set_voice(job.voice)
-        while not spoken or total + total / len(spoken) / 2 < job.seconds:
-            text = _draw_text_of_split(job.kind, job.split, random)
-            samples = channel.record(say(engine, speaker, text, random), random)
-            path = folder / f"{len(spoken):04d}.flac"
-            write_flac(path, samples)
-            duration = len(samples) / SAMPLE_RATE
-            spoken.append(Spoken(f"{job.name}-{path.stem}", path, duration, text, job.name))
-            total += duration
+    engine.restart()
+    engine.set_voice(job.voice)
+    while not spoken or total + total / len(spoken) / 2 < job.seconds:
+        text = _draw_text_of_split(job.kind, job.split, random)
+        samples = channel.record(say(engine, speaker, text, random), random)
+        path = folder / f"{len(spoken):04d}.flac"
+        write_flac(path, samples)
+        duration = len(samples) / SAMPLE_RATE
+        spoken.append(Spoken(f"{job.name}-{path.stem}", path, duration, text, job.name))
+        total += duration
     return spoken
-
-
-def follow_parent() -> None:
-    """Leave Ctrl-C, which reaches all processes of a terminal, to the one that started this; and end when it does.
-
-    However it ended: without this a process whose parent was killed would wait for work for ever.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def split_of_text(text: str) -> str:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
-import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
+from sonosco_like.data.corpora.crew import render_speakers
+from sonosco_like.data.corpora.espeak import require_espeak
 from sonosco_like.data.corpora.grammar import grammar
-from sonosco_like.data.corpora.rendering import SpeakerJob, Spoken, follow_parent, render_speaker
+from sonosco_like.data.corpora.rendering import SpeakerJob, Spoken
 from sonosco_like.data.corpora.target import SPLITS, claim_target, write_manifests
 from sonosco_like.data.corpora.voices import draw_voices, split_variants
 from sonosco_like.data.tools.grouping import SHARES
 from sonosco_like.data.tools.progress import Progress, no_progress
-from sonosco_like.errors import DataError, UsageError
+from sonosco_like.errors import UsageError
 from sonosco_like.records import Utterance
 
 _SECONDS_PER_SPEAKER = 12.0  # little, because unheard speakers teach more than more of the same ones
@@ -42,11 +41,13 @@ def synthesize(
     differ. Audio is made in `workers` processes (default: all processors); their number changes no bit.
     """
     _check(kind, minutes, seed, variety, workers)
+    require_espeak()
     claim_target(target, force)
     jobs = plan_speakers(target / "audio", kind, minutes, seed, variety)
     spoken: dict[str, list[Spoken]] = {split: [] for split in SPLITS}
-    with progress(f"{kind} spoken by {len(jobs)} speakers", minutes * 60, "s") as advance:
-        for job, utterances in zip(jobs, _render(jobs, workers or _processors()), strict=True):
+    shown = progress(f"{kind} spoken by {len(jobs)} speakers", minutes * 60, "s")
+    with closing(render_speakers(jobs, workers or _processors())) as rendered, shown as advance:
+        for job, utterances in zip(jobs, rendered, strict=True):
             spoken[job.split] += utterances
             advance(sum(utterance.duration for utterance in utterances))
     return write_manifests(target, {split: map(_utterance, rows) for split, rows in spoken.items()})
@@ -74,24 +75,6 @@ def plan_speakers(folder: Path, kind: str, minutes: float, seed: int, variety: f
                 )
             )
     return jobs
-
-
-def _render(jobs: Sequence[SpeakerJob], workers: int) -> Iterator[list[Spoken]]:
-    """The utterances of each job, in order. Fresh processes: a fork would inherit torch's threads and locks."""
-    if workers == 1:
-        yield from map(render_speaker, jobs)
-        return
-    context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(min(workers, len(jobs)), context, initializer=follow_parent)
-    try:
-        yield from executor.map(render_speaker, jobs, chunksize=2)
-    except BrokenProcessPool:
-        raise DataError(
-            "A process that made synthetic speech died. Is there enough memory? Was this called in a script without "
-            "`if __name__ == '__main__':`, which its processes read anew? One worker needs no processes."
-        ) from None
-    finally:
-        executor.shutdown(cancel_futures=True)
 
 
 def _processors() -> int:

@@ -8,14 +8,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonosco_like.data.corpora.espeak import voice_names
+from sonosco_like.data.corpora.espeak import Espeak
 from sonosco_like.data.corpora.voices import ACCENTS, LEFT_OUT, draw_voices, families, split_variants
 
 MEMBERS = [variant for group in families() for family in group for variant in family]
 
 
 def test_every_installed_voice_is_either_used_or_left_out_for_a_reason():
-    accents, variants = voice_names()
+    with Espeak() as engine:
+        accents, variants = engine.voice_names()
     assert sorted([*ACCENTS, *MEMBERS, *LEFT_OUT]) == sorted([*accents, *variants])
     assert all(LEFT_OUT.values())
 
