@@ -24,6 +24,7 @@ from tensorboardX.record_writer import masked_crc32c
 from tensorboardX.utils import figure_to_image
 from torch import Tensor
 
+from sonosco_like.callbacks.destinations.destination import as_float, writable
 from sonosco_like.callbacks.media import Audio, DashboardData, Image, Markdown
 
 _VERSION = "brain.Event:2"
@@ -108,7 +109,7 @@ def last_time_in(path: Path) -> float:
 def summary_of(tag: str, value: Any) -> Any | None:
     """A logged value as TensorBoard shows it; None for what it cannot show."""
     if isinstance(value, (str, Markdown)):
-        return summary.text(tag, value.text if isinstance(value, Markdown) else value)
+        return summary.text(tag, writable(value.text if isinstance(value, Markdown) else value))
     if isinstance(value, DashboardData):
         return _blobs(tag, value)
     if isinstance(value, Image):
@@ -118,7 +119,7 @@ def summary_of(tag: str, value: Any) -> Any | None:
     if hasattr(value, "savefig"):
         return summary.image(_NOT_OF_IMAGES.sub("_", tag), figure_to_image(value), dataformats="CHW")
     if isinstance(value, (bool, int, float)) or getattr(value, "ndim", None) == 0:
-        return summary.scalar(tag, float(value))
+        return summary.scalar(tag, as_float(value))
     if isinstance(value, (Tensor, np.ndarray)):
         return _histogram(tag, value)
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import field
@@ -82,11 +83,26 @@ def plain_values(values: Mapping[str, Any]) -> dict[str, Plain]:
     for name, value in values.items():
         if getattr(value, "ndim", None) == 0:
             value = value.item()
-        if isinstance(value, (bool, int, float, str)):
+        if isinstance(value, str):
+            plain[name] = writable(value)
+        elif isinstance(value, (bool, int, float)):
             plain[name] = value
     return plain
 
 
 def numbers(values: Mapping[str, Any]) -> dict[str, float]:
     """The numbers among logged values."""
-    return {name: float(value) for name, value in plain_values(values).items() if not isinstance(value, str)}
+    return {name: as_float(value) for name, value in plain_values(values).items() if not isinstance(value, str)}
+
+
+def writable(text: str) -> str:
+    """A text that any file takes; half of a pair of characters, which UTF-8 has no form for, by its number."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def as_float(value: float) -> float:
+    """A number as floating point, infinite if it is too large for that."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from sonosco_like.callbacks.destinations.destination import Destination, WritesFiles, numbers
+from sonosco_like.callbacks.destinations.mlflow_names import Names, name_of_parameter
 from sonosco_like.callbacks.destinations.optional_package import optional_package
 from sonosco_like.callbacks.naming import families_of, tag_of
 from sonosco_like.callbacks.run_config import hyperparameters
@@ -14,7 +16,7 @@ from sonosco_like.events import Moment
 from sonosco_like.serialization import serializable, state
 
 _ALLOW_FILES = "MLFLOW_ALLOW_FILE_STORE"
-_MOST_PARAMETERS, _LONGEST_PARAMETER = 100, 500  # what MLflow takes at once
+_MOST_PARAMETERS, _MOST_METRICS, _LONGEST_VALUE = 100, 1000, 500  # what MLflow takes at once
 
 
 @serializable
@@ -37,6 +39,7 @@ class MlflowDestination(WritesFiles, Destination):
         self._client: Any = None
         self._entities: Any = None
         self._last_steps: dict[str, int] = {}
+        self._names = Names()
 
     def on_attach(self, moment: Moment) -> None:
         """Begin a run, or go on with it."""
@@ -50,6 +53,7 @@ class MlflowDestination(WritesFiles, Destination):
         else:
             self._client.update_run(self.run_id, status="RUNNING")
         names = self._client.get_run(self.run_id).data.metrics
+        self._names = Names(names)
         self._last_steps = {name: self._last_step(name) for name in names}
 
     def on_log(self, moment: Moment) -> None:
@@ -57,11 +61,13 @@ class MlflowDestination(WritesFiles, Destination):
             return
         step, now = moment.args["step"], round(time.time() * 1000)
         families = families_of(moment.context)
-        tagged = {tag_of(name, families): value for name, value in numbers(moment.args["values"]).items()}
+        values = numbers(moment.args["values"]).items()
+        tagged = {self._names.of_metric(tag_of(name, families)): value for name, value in values}
         new = {name: value for name, value in tagged.items() if self._last_steps.get(name, -1) < step}
         self._last_steps |= dict.fromkeys(new, step)
         points = [self._entities.Metric(name, value, now, step) for name, value in new.items()]
-        self._client.log_batch(self.run_id, metrics=points)
+        for some in _portions(points, _MOST_METRICS):
+            self._client.log_batch(self.run_id, metrics=some)
 
     def on_error(self, moment: Moment) -> None:
         """Tell that the run failed."""
@@ -84,12 +90,20 @@ class MlflowDestination(WritesFiles, Destination):
         experiment = found.experiment_id if found is not None else self._client.create_experiment(self.experiment)
         name = getattr(context.experiment, "name", None)
         run_id = str(self._client.create_run(experiment, run_name=name).info.run_id)
-        parameters = list(hyperparameters(context).items())
-        for start in range(0, len(parameters), _MOST_PARAMETERS):
-            some = parameters[start : start + _MOST_PARAMETERS]
-            entries = [self._entities.Param(key, str(value)[:_LONGEST_PARAMETER]) for key, value in some]
-            self._client.log_batch(run_id, params=entries)
+        parameters = {name_of_parameter(key): _one_line(value) for key, value in hyperparameters(context).items()}
+        entries = [self._entities.Param(key, value) for key, value in parameters.items()]
+        for some in _portions(entries, _MOST_PARAMETERS):
+            self._client.log_batch(run_id, params=some)
         return run_id
 
     def _last_step(self, name: str) -> int:
         return max(int(point.step) for point in self._client.get_metric_history(self.run_id, name))
+
+
+def _portions(entries: list[Any], size: int) -> Iterator[list[Any]]:
+    return (entries[start : start + size] for start in range(0, len(entries), size))
+
+
+def _one_line(value: Any) -> str:
+    text = str(value)
+    return (text if text.isprintable() else repr(text)[1:-1])[:_LONGEST_VALUE]
