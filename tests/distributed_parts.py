@@ -37,6 +37,22 @@ def batch_of(epoch: int, number: int, last: bool) -> tuple[Tensor, Tensor]:
 
 
 @serializable
+class Uneven(Shares):
+    """Batches of many sizes, so that those of two processes hardly ever count alike."""
+
+    def batch(self, epoch: int, position: int) -> tuple[Tensor, Tensor]:
+        """The batch at a place of this process's share."""
+        return uneven_batch(epoch, position * self.size_of_world + self.rank)
+
+
+def uneven_batch(epoch: int, number: int) -> tuple[Tensor, Tensor]:
+    """One batch, whose size is a function of its place too."""
+    rows = (1, 9, 4, 2, 12, 3, 3, 7, 5, 1)[number % 10]
+    inputs = torch.randn(rows, 4, generator=torch.Generator().manual_seed(1000 * epoch + number)) * (1 + number % 3)
+    return inputs, inputs.sum(1, keepdim=True)
+
+
+@serializable
 class Plain(nn.Module):
     """A model that does the same each time."""
 

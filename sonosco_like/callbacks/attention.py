@@ -7,9 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from sonosco_like.callbacks.intervals import has_lasted
 from sonosco_like.errors import UsageError
-from sonosco_like.events import AbstractCallback, Duration, Moment
+from sonosco_like.events import AbstractCallback, Duration, Moment, has_lasted
 from sonosco_like.serialization import serializable
 
 logger = logging.getLogger(__name__)

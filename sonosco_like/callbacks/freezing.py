@@ -10,9 +10,8 @@ from typing import Any
 
 from torch import nn
 
-from sonosco_like.callbacks.intervals import has_lasted
 from sonosco_like.errors import UsageError
-from sonosco_like.events import AbstractCallback, Duration, Moment
+from sonosco_like.events import AbstractCallback, Duration, Moment, has_lasted
 from sonosco_like.optim import check_patterns
 from sonosco_like.serialization import serializable, state
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sonosco_like.events import Duration, Moment
-
-_ROUNDING = 1e-9  # 0.3 of a training is three times 0.1 of it
+from sonosco_like.events import Duration, Moment, epoch_batches
+from sonosco_like.events.duration import ROUNDING
 
 
 class Every:
@@ -46,36 +45,9 @@ class Every:
 
     def _passed(self, before: float, now: float) -> bool:
         value = self.duration.value
-        return int(now / value + _ROUNDING) > int(before / value + _ROUNDING)
-
-
-def has_lasted(duration: Duration, context: Any) -> bool:
-    """Whether a training has come as far as a duration says."""
-    return duration.reached(context.epoch, context.global_step, context.seconds, share_done(context))
+        return int(now / value + ROUNDING) > int(before / value + ROUNDING)
 
 
 def epoch_is_over(moment: Moment) -> bool:
     """Whether the epoch that ends here is done, and not only interrupted: a Stop may have cut it short on purpose."""
     return moment.error is None or getattr(moment.error, "scope", None) == "epoch"
-
-
-def batches_of(loader: Any) -> int | None:
-    """The batches of an epoch, if the loader knows."""
-    try:
-        return len(loader)
-    except TypeError:
-        return None
-
-
-def epoch_batches(context: Any) -> int | None:
-    """The batches of an epoch of this training, if that is known: of its data, or fewer if a callback limits them."""
-    limits = [getattr(callback, "train_batches", None) for callback in context.callbacks]
-    known = [batches_of(context.train_data_loader), *limits]
-    return min((batches for batches in known if batches is not None), default=None)
-
-
-def share_done(context: Any) -> float:
-    """How much of all epochs is done, from 0 to 1; in whole epochs if nobody knows how many batches one has."""
-    batches = epoch_batches(context)
-    under_way = context.batches_done / batches if batches else 0.0
-    return float((context.epoch + under_way) / context.epochs)

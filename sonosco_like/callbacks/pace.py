@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from sonosco_like.callbacks.intervals import epoch_batches
-from sonosco_like.events import Duration
+from sonosco_like.events import Duration, epoch_batches
 
 
 class Pace:
@@ -42,11 +41,8 @@ class Pace:
 
     def seconds_left(self, context: Any) -> float | None:
         """Until the training is over, if it goes on as it did, validations included; None if nobody knows yet."""
-        batches = _batches_left(context)
         limit = Duration.parse(context.max_duration) if getattr(context, "max_duration", None) else None
-        if limit is not None and limit.unit == "ba":
-            ahead = int(limit.value) - context.global_step
-            batches = ahead if batches is None else min(ahead, batches)
+        batches = _batches_left(context, limit)
         guesses = []
         if batches is not None and self._batches:
             guesses.append(batches * (time.monotonic() - self._began) / self._batches)
@@ -55,8 +51,13 @@ class Pace:
         return max(0.0, min(guesses)) if guesses else None
 
 
-def _batches_left(context: Any) -> int | None:
+def _batches_left(context: Any, limit: Duration | None) -> float | None:
     in_epoch = epoch_batches(context)
-    if in_epoch is None:
-        return None
-    return int((context.epochs - context.epoch) * in_epoch - context.batches_done)
+    epochs = context.epochs
+    if limit is not None and limit.unit in ("ep", "dur"):
+        epochs = min(epochs, limit.value if limit.unit == "ep" else limit.value * epochs)
+    left = None if in_epoch is None else float((epochs - context.epoch) * in_epoch - context.batches_done)
+    if limit is None or limit.unit != "ba":
+        return left
+    ahead = float(limit.value - context.global_step)
+    return ahead if left is None else min(ahead, left)

@@ -10,11 +10,11 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from sonosco_like.callbacks.intervals import Every, batches_of, epoch_batches
+from sonosco_like.callbacks.intervals import Every
 from sonosco_like.callbacks.naming import short_name, shown
 from sonosco_like.callbacks.pace import Pace
 from sonosco_like.callbacks.speed import clock
-from sonosco_like.events import AbstractCallback, Moment
+from sonosco_like.events import AbstractCallback, Moment, batches_of, epoch_batches
 from sonosco_like.serialization import serializable
 
 _HEADLINES = ("word_error_rate", "character_error_rate")  # the first of these that is measured is shown beside the loss

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sonosco_like.callbacks.intervals import epoch_batches
 from sonosco_like.callbacks.monitors import Monitor
 from sonosco_like.errors import UsageError
-from sonosco_like.events import Moment
+from sonosco_like.events import Moment, epoch_batches
 from sonosco_like.serialization import serializable, state
 
 logger = logging.getLogger(__name__)

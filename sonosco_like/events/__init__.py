@@ -6,9 +6,11 @@ from sonosco_like.events.event import Event
 from sonosco_like.events.listening import CallbackError, Listener, close, known_events, listen, listen_anew
 from sonosco_like.events.moment import Moment, Stop
 from sonosco_like.events.pairs import Pair
+from sonosco_like.events.progress import batches_of, epoch_batches, has_lasted, share_done
 from sonosco_like.events.stages import Hooks, fire, stage, stages_of
 
 __all__ = [
     "AbstractCallback", "CallbackError", "Duration", "Event", "Hooks", "Listener", "Moment", "Pair", "Stop",
-    "close", "fire", "known_events", "listen", "listen_anew", "stage", "stages_of",
+    "batches_of", "close", "epoch_batches", "fire", "has_lasted", "known_events", "listen", "listen_anew", "share_done",
+    "stage", "stages_of",
 ]  # fmt: skip

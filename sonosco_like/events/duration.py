@@ -10,6 +10,7 @@ from sonosco_like.errors import UsageError
 
 Unit = Literal["ep", "ba", "s", "dur"]
 _SECONDS = {"s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+ROUNDING = 1e-9  # 0.3 of a training is three times 0.1 of it
 _FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 
 
@@ -37,7 +38,9 @@ class Duration:
 
     def reached(self, epochs: int, batches: int, seconds: float, share: float = 0.0) -> bool:
         """Whether a training that has come so far has lasted this long."""
-        return {"ep": epochs, "ba": batches, "s": seconds, "dur": share}[self.unit] >= self.value
+        if self.unit == "dur":
+            return share >= self.value - ROUNDING
+        return {"ep": epochs, "ba": batches, "s": seconds}[self.unit] >= self.value
 
     def __str__(self) -> str:
         return f"{self.value:.15g}{self.unit}"  # more digits than `g` alone: 2000000ba, not 2e+06ba

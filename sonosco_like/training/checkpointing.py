@@ -45,7 +45,7 @@ class Checkpointing(Preparing):
     def load_state_dict(self, content: dict[str, Any]) -> None:
         """Continue from what `state_dict` gave."""
         self._build()
-        self._opt.load_state_dict(content["optimization"])
+        self._opt.load_state_dict(content["optimization"], self.accumulate_gradients)
         self.performance_measures.load_state_dict(content["measures"])
         self._validated_at = content["validated_at"]
         generators = content["generators"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,13 +13,14 @@ from torch import nn
 
 from sonosco_like.data.dataset import AudioDataset
 from sonosco_like.errors import ConfigError, UsageError, did_you_mean
-from sonosco_like.events import AbstractCallback
+from sonosco_like.events import AbstractCallback, epoch_batches
 from sonosco_like.metrics import describe
 from sonosco_like.serialization import Snapshot
 from sonosco_like.training.measures import validation_prefix
 
 logger = logging.getLogger(__name__)
 
+_SHARE = re.compile(r"\s*[\d.]+\s*dur\s*")
 _MOST_NAMED = 3  # a list of a thousand batches has a thousand problems
 
 
@@ -60,6 +63,23 @@ def check_serializable(trainer: Any, must: bool) -> None:
         first, more = error.problems[:_MOST_NAMED], len(error.problems) - _MOST_NAMED
         said = "; ".join(map(str, first)) + (f"; and {more} more" if more > 0 else "")
         logger.warning("This trainer cannot be saved, so checkpoints will be refused: %s", said)
+
+
+def check_shares(trainer: Any) -> None:
+    """Say which shares of a training are not counted in batches, because nobody knows how many there are."""
+    if epoch_batches(trainer) is not None:
+        return
+    settings = [("max_duration", trainer.max_duration)]
+    for callback in (each for each in trainer.callbacks if isinstance(each, AbstractCallback)):
+        fields = dataclasses.fields(callback) if dataclasses.is_dataclass(callback) else ()
+        settings += [(f"{type(callback).__name__}.{field.name}", getattr(callback, field.name)) for field in fields]
+    shares = [f"{name}: {value}" for name, value in settings if isinstance(value, str) and _SHARE.fullmatch(value)]
+    if shares:
+        logger.warning(
+            "%s: a share of all batches, but %s has no length, so that nobody knows how many there are: whole epochs "
+            "are counted instead. Give it a __len__, or write epochs (2ep), batches (500ba) or time (90min).",
+            ", ".join(shares), type(trainer.train_data_loader).__name__,
+        )  # fmt: skip
 
 
 def check_loader(loader: Any) -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sonosco_like.metrics import RunningMeasures
+import torch
+from torch import Tensor
+
+from sonosco_like.metrics import RunningMeasures, Sums
+from sonosco_like.training.processes import Processes
 
 VALIDATION = "val_"
 AVERAGED = "ema_"
@@ -27,6 +31,23 @@ class PerformanceMeasures(Mapping[str, float]):
         self.training = RunningMeasures()
         self.validation: dict[str, RunningMeasures] = {}
         self.further: dict[str, float] = {}
+
+    def add_batch(
+        self,
+        loss: Tensor | float,
+        weight: Tensor | float,
+        measured: Mapping[str, Sums],
+        processes: Processes,
+        device: torch.device,
+    ) -> None:
+        """Take one more batch of training into the averages; of several processes, the batches of all."""
+        running = RunningMeasures() if processes.size > 1 else self.training
+        running.add_mean("loss", loss, weight)
+        for name, sums in measured.items():
+            running.add(name, sums)
+        if running is not self.training:
+            running.all_reduce(processes.sum, device)
+            self.training.merge(running)
 
     def replace_validation(self, prefix: str, found: RunningMeasures) -> None:
         """Take the results of a new validation instead of the last one's."""

@@ -2,33 +2,79 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+from sonosco_like.training.processes import Processes
+
+Weight: TypeAlias = "Tensor | float"
+
 
 class Optimization:
-    """The optimizer of a model with all that surrounds its step. Its state is part of the trainer's."""
+    """The optimizer of a model with all that surrounds its step. Its state is part of the trainer's.
 
-    def __init__(self, model: nn.Module, optimizer: Any, scheduler: Any, scaler: torch.amp.GradScaler | None) -> None:
+    The gradients that wait for a step are, at every moment, those of one large batch: the mean of what the batches so
+    far gave, in all processes, weighed by what their losses were averaged over.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Any,
+        scheduler: Any,
+        scaler: torch.amp.GradScaler | None,
+        processes: Processes | None = None,
+    ) -> None:
         self.optimizer = optimizer
         self.scheduler = scheduler
         self.scaler = scaler
         self.pending = 0  # batches whose gradients are not used yet
+        self.weight: Weight | None = 0.0  # what these were averaged over; None if a former version did not save it
+        self._processes = processes or Processes()
         self._named = dict(model.named_parameters())
         self._parameters = list(self._named.values())
-        self._settled = 0  # what `pending` was when a batch was last complete; -1 while the weights change
+        self._coming: Weight = 1.0
+        self._settled = 0  # what `pending` was when a batch was last complete
+        self._changed: Literal["gradients", "weights"] | None = None  # what a step has begun to change since then
 
-    def backward(self, loss: Tensor, batches: int) -> None:
-        """Add the gradients of one of so many batches that share a step."""
-        self.pending += 1
-        share = loss / batches if batches > 1 else loss
-        scaled: Any = self.scaler.scale(share) if self.scaler else share
+    def announce(self, weight: Tensor | float) -> None:
+        """Say what the loss that comes next was averaged over; without this, batches count alike."""
+        self._coming = _number(weight)
+
+    def backward(self, loss: Tensor) -> None:
+        """Take the gradients of one more batch into the mean of those that wait."""
+        weighed = self._weighed(loss)
+        scaled: Any = self.scaler.scale(weighed) if self.scaler else weighed
         scaled.backward()
 
+    def _weighed(self, loss: Tensor) -> Tensor:
+        """The share of a loss in the mean; makes room for it in the gradients that wait."""
+        weight, self._coming = self._coming, 1.0
+        everywhere = self._processes.total(weight)
+        before = self.pending * everywhere if self.weight is None else self.weight
+        is_first = self.pending == 0
+        self.pending += 1
+        self.weight = before + everywhere
+        if is_first and self._processes.size == 1:
+            return loss
+        if not is_first:
+            self._scale_gradients(_ratio(before, self.weight))
+        share = _ratio(weight * self._processes.size, self.weight)  # gradients are averaged over the processes
+        return loss * (share.to(loss.dtype) if isinstance(share, Tensor) else share)
+
+    def _scale_gradients(self, factor: Weight) -> None:
+        gradients = self._gradients()
+        if gradients:
+            torch._foreach_mul_(gradients, factor)
+
+    def _gradients(self) -> list[Tensor]:
+        return [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+
     def unscale(self) -> None:
-        """Give the gradients their true size, if a scaler enlarged them."""
+        """Give the gradients their true size, if a scaler enlarged them. This begins a step."""
+        self._changed = "gradients"
         if self.scaler:
             self.scaler.unscale_(self.optimizer)
 
@@ -37,15 +83,18 @@ class Optimization:
         if norm is None and value is None and not measured:
             return None
         parameters = [parameter for parameter in self._parameters if parameter.grad is not None]
+        if value is None and norm is not None:
+            return nn.utils.clip_grad_norm_(parameters, norm).detach()
+        found = nn.utils.get_total_norm(self._gradients()) if measured or norm is not None else None
         if value is not None:
             nn.utils.clip_grad_value_(parameters, value)
-        if norm is None and not measured:
-            return None
-        return nn.utils.clip_grad_norm_(parameters, float("inf") if norm is None else norm).detach()
+        if norm is not None:
+            nn.utils.clip_grad_norm_(parameters, norm)
+        return found
 
     def step(self) -> None:
         """Change the weights, forget the gradients, and go on in the schedule."""
-        self._settled = -1
+        self._changed = "weights"
         if self.scaler:
             self.scaler.step(self.optimizer)
             self.scaler.update()
@@ -58,20 +107,25 @@ class Optimization:
     def forget_gradients(self) -> None:
         """Begin to collect anew."""
         self.optimizer.zero_grad(set_to_none=True)
-        self.pending = 0
+        self.pending, self.weight = 0, 0.0
 
     def settle(self) -> None:
-        """A batch is complete: what follows belongs to the next one."""
+        """A batch is complete: what follows belongs to the next one. A step that a Stop interrupted is left out."""
+        if self._changed == "gradients":
+            self.forget_gradients()
+            if self.scaler:
+                self.scaler.update()
+        self._changed = None
         self._settled = self.pending
 
     def undo(self) -> bool:
         """Forget the batch under way. False if it cannot be told apart any more from those before it."""
-        if self.pending == self._settled:
-            return True
+        if self._changed == "weights":
+            return False
         if self._settled == 0:
             self.forget_gradients()
             return True
-        return False
+        return self.pending == self._settled and self._changed is None
 
     def state_dict(self) -> dict[str, Any]:
         """The state of each part, and the gradients that wait for their step."""
@@ -80,11 +134,12 @@ class Optimization:
         return {
             **{name: part.state_dict() for name, part in parts.items() if part is not None},
             "pending": self.pending,
+            **({"weight": float(self.weight)} if self.pending and self.weight is not None else {}),
             "gradients": {name: parameter.grad for name, parameter in named if parameter.grad is not None},
         }
 
-    def load_state_dict(self, content: dict[str, Any]) -> None:
-        """Continue from what `state_dict` gave."""
+    def load_state_dict(self, content: dict[str, Any], batches_per_step: int = 1) -> None:
+        """Continue from what `state_dict` gave; a former version divided each gradient by `batches_per_step`."""
         for name, part in (("optimizer", self.optimizer), ("scheduler", self.scheduler), ("scaler", self.scaler)):
             if part is not None:
                 part.load_state_dict(content[name])
@@ -92,3 +147,22 @@ class Optimization:
         gradients = content["gradients"]
         for name, parameter in self._named.items():
             parameter.grad = gradients[name].to(parameter.device) if name in gradients else None
+        self.weight = content.get("weight") if self.pending else 0.0
+        if self.weight is None:
+            self._scale_gradients(batches_per_step / self.pending)
+
+
+def _number(weight: Tensor | float) -> Weight:
+    """A weight to reckon with: on the host if it is there, else on its device, which nobody then waits for."""
+    if not isinstance(weight, Tensor):
+        return float(weight)
+    if weight.device.type == "cpu":
+        return float(weight)
+    return weight.detach().to(torch.float32 if weight.device.type == "mps" else torch.float64)
+
+
+def _ratio(part: Weight, whole: Weight) -> Weight:
+    """The share of a part in a whole; of nothing it is nothing."""
+    if isinstance(part, Tensor) or isinstance(whole, Tensor):
+        return part / whole
+    return part / whole if whole else 0.0

@@ -42,6 +42,7 @@ class TrainerParts:
     callbacks: list[Any]
     device: torch.device | None
     averaging: WeightAverage | None
+    accumulate_gradients: int
     precision: Literal["float32", "bfloat16", "float16"]
     non_finite: Literal["stop", "skip", "rollback", "ignore"]
     compile: str | None

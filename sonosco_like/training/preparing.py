@@ -19,6 +19,7 @@ from sonosco_like.training.checks import (
     check_model,
     check_optimizer,
     check_serializable,
+    check_shares,
     check_texts,
 )
 from sonosco_like.training.last_good import LastGood
@@ -50,7 +51,7 @@ class Preparing(Validating):
             raise
         self._original_fields |= planned
         scaler = torch.amp.GradScaler(self._device.type) if self.precision == "float16" else None
-        self._optimization = Optimization(self.model, self.optimizer, self.scheduler, scaler)
+        self._optimization = Optimization(self.model, self.optimizer, self.scheduler, scaler, self.processes)
 
     @stage("build_model")
     def build_model(self, model: nn.Module) -> nn.Module:
@@ -83,6 +84,7 @@ class Preparing(Validating):
         check_measures(self.metrics, self.callbacks, self.validation_sets, self.averaging is not None)
         self._prepare_data()
         check_loader(self.train_data_loader)
+        check_shares(self)
         if self.global_step == 0:
             self.processes.draw_apart()
             check_serializable(self, must=self.experiment is not None)

@@ -46,8 +46,9 @@ class Processes:
     def share(self, model: nn.Module, network: nn.Module) -> nn.Module:
         """A network whose gradients are averaged over all processes as they are computed.
 
-        They are averaged after every batch, also where several share an optimizer step: so that a checkpoint between
-        them, which only the first process writes, holds what every process has.
+        How much each process counts is in its loss (`Optimization`). Gradients are averaged after every batch, also
+        where several share an optimizer step: so that a checkpoint between them, which only the first process writes,
+        holds what every process has.
         """
         self._learning = _learning(model)
         return DistributedDataParallel(network) if self.size > 1 and any(self._learning) else network
@@ -95,6 +96,14 @@ class Processes:
         if self.size > 1:
             _exchanged.append(tensor)
             distributed.all_reduce(tensor)
+
+    def total(self, number: Tensor | float) -> Tensor | float:
+        """The sum of a number over all processes; on the device if they exchange it there, which nobody waits for."""
+        if self.size == 1:
+            return number
+        summed = torch.as_tensor(number, dtype=torch.float64, device=self._device).clone()
+        self.sum(summed)
+        return summed.item() if summed.device.type == "cpu" else summed
 
     def any(self, *flags: bool) -> list[bool]:
         """For each flag, whether any process has it set."""

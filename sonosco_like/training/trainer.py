@@ -13,13 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from sonosco_like.errors import UsageError
-from sonosco_like.events import Duration, Event, Moment, Stop, close, fire, listen, listen_anew, stage
-from sonosco_like.metrics import Judged, RunningMeasures, describe, measure
+from sonosco_like.events import Event, Moment, Stop, close, fire, listen, listen_anew, stage
+from sonosco_like.metrics import Judged, Sums, describe, measure
 from sonosco_like.optim import AdamW
 from sonosco_like.serialization import serializable, state
 from sonosco_like.training.averaging import WeightAverage
 from sonosco_like.training.batches import describe_batch, inputs_of, refuse_empty, targets_of, to_device, weight_of
 from sonosco_like.training.checkpointing import Checkpointing
+from sonosco_like.training.limit import Limit
 from sonosco_like.training.measures import PerformanceMeasures
 from sonosco_like.training.preparing import READING
 from sonosco_like.training.processes import Processes
@@ -39,13 +40,13 @@ class ModelTrainer(Checkpointing, Recovering):
 
     `val_data_loader` is one loader, or several by name, whose measures are then `val_<name>_<measure>`. `test_step` is
     the number of batches between two validations, or a text such as `500ba` or `2ep`; unless it counts epochs, a
-    validation also ends every epoch. `clip_grads` limits the norm of the gradients, `clip_values` each of them.
-    `averaging` keeps a moving average of the weights beside them. `non_finite` says what a loss that is not a number
-    means: the end of the run (`stop`), a batch to leave out (`skip`), weights to take back to the newest checkpoint
-    (`rollback`), or nothing (`ignore`, which alone never waits for the device). `compile` names a backend of
-    `torch.compile`; `gradient_checkpointing` names, by patterns, modules that compute activations again instead of
-    keeping them. `sync_batch_norm` has batch normalisation see the batches of all processes as one. `saver` writes the
-    checkpoints.
+    validation also ends every epoch. `accumulate_gradients` batches share a step, as if they were one. `clip_grads`
+    limits the norm of the gradients, `clip_values` each of them. `averaging` keeps a moving average of the weights
+    beside them. `non_finite` says what a loss that is not a number means: the end of the run (`stop`), a batch to leave
+    out (`skip`), weights to take back to the newest checkpoint (`rollback`), or nothing (`ignore`, which alone never
+    waits for the device). `compile` names a backend of `torch.compile`; `gradient_checkpointing` names, by patterns,
+    modules that compute activations again instead of keeping them. `sync_batch_norm` has batch normalisation see the
+    batches of all processes as one. `saver` writes the checkpoints.
 
     `epoch` and `step` are those under way, both from 0; `global_step` counts the batches done.
     """
@@ -273,15 +274,23 @@ class ModelTrainer(Checkpointing, Recovering):
                 raise self._stop
             self._write_checkpoint_if_asked()
             self.saver.check()
-            if self._limit and self._limit.unit != "ep" and self._limit_reached():
+            if self._limit.cuts_epoch(self):
                 raise Stop(f"max_duration {self.max_duration} is reached")
-        if self._opt.pending:
-            self.optimizer_step()
-            self._opt.settle()
+        self._use_the_rest()
         try:
             self._validate_if_due(at_epoch_end=True)
         except Stop as stop:  # the epoch is complete all the same
             self._stop = stop if stop.scope == "training" else None
+
+    def _use_the_rest(self) -> None:
+        """Take a step with the gradients of an epoch's last batches, if they are too few for a whole group."""
+        if self._opt.pending:
+            try:
+                self.optimizer_step()
+            except Stop:
+                self._opt.settle()
+                raise
+            self._opt.settle()
 
     @stage("batch")
     def train_batch(self, batch: Any) -> None:
@@ -296,6 +305,9 @@ class ModelTrainer(Checkpointing, Recovering):
             value = loss.detach() if self.non_finite == "ignore" else loss.item()
             usable = isinstance(value, Tensor) or self._is_usable(value, batch)
             if usable:
+                weight = weight_of(self.loss, batch)
+                measured = self._measured(output, batch)  # before the weights change: a metric that fails is undone
+                self._opt.announce(weight)
                 self.backward(loss)
                 if self._opt.pending >= self.accumulate_gradients:
                     self.optimizer_step()
@@ -303,7 +315,7 @@ class ModelTrainer(Checkpointing, Recovering):
             raise UsageError(f"Out of memory on a batch with {describe_batch(batch)}. Make batches smaller.") from error
         self._count_batch()
         if usable:
-            self._measure(value, output, batch)
+            self.performance_measures.add_batch(value, weight, measured, self.processes, self._device)
         self._validate_if_due()
         self.batch_unfinished = False
 
@@ -329,11 +341,11 @@ class ModelTrainer(Checkpointing, Recovering):
     @stage("backward")
     def backward(self, loss: Tensor) -> None:
         """Gradients of the loss, added to those that wait for their step."""
-        self._opt.backward(loss, self.accumulate_gradients)
+        self._opt.backward(loss)
 
     @stage("optimizer_step")
     def optimizer_step(self) -> None:
-        """New weights from the gradients of `accumulate_gradients` batches."""
+        """New weights from the gradients of up to `accumulate_gradients` batches, taken as one."""
         self._opt.unscale()
         self.clip_gradients()
         self._opt.step()
@@ -356,17 +368,9 @@ class ModelTrainer(Checkpointing, Recovering):
         self._predictions = []
         self._opt.settle()
 
-    def _measure(self, loss: Tensor | float, output: Any, batch: Any) -> None:
-        shared = self.processes.size > 1
-        running = RunningMeasures() if shared else self.performance_measures.training
-        running.add_mean("loss", loss, weight_of(self.loss, batch))
-        if self._cheap_metrics:
-            with torch.no_grad():
-                for name, sums in measure(self._cheap_metrics, Judged(batch, output)).items():
-                    running.add(name, sums)
-        if shared:
-            running.all_reduce(self.processes.sum, self._device)
-            self.performance_measures.training.merge(running)
+    def _measured(self, output: Any, batch: Any) -> dict[str, Sums]:
+        with torch.no_grad():
+            return measure(self._cheap_metrics, Judged(batch, output)) if self._cheap_metrics else {}
 
     def _agree(self) -> None:
         """Have all processes stop, or save, after the same batch when one of them wants to."""
@@ -380,15 +384,11 @@ class ModelTrainer(Checkpointing, Recovering):
 
     def _read_durations(self) -> None:
         self._test_interval = interval_of(self.test_step)
-        self._limit = Duration.parse(self.max_duration) if self.max_duration else None
+        self._limit = Limit(self.max_duration)
         self._durations_read = self.test_step, self.max_duration
 
     def _finished(self) -> bool:
-        return self.epoch >= self.epochs or self._limit_reached()
-
-    def _limit_reached(self) -> bool:
-        share = self.epoch / self.epochs
-        return self._limit is not None and self._limit.reached(self.epoch, self.global_step, self.seconds, share)
+        return self.epoch >= self.epochs or self._limit.reached(self)
 
     def _tell_of(self, error: BaseException) -> None:
         """Let callbacks hear what ends the run; one that fails on top of it must not hide it."""

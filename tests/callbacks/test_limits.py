@@ -6,8 +6,8 @@ import pytest
 from tiny_run import TinyLoader, differences, make_trainer, whole_and_resumed
 
 from sonosco_like.callbacks import LimitBatches, ProgressBar
-from sonosco_like.callbacks.intervals import batches_of, epoch_batches
 from sonosco_like.errors import UsageError
+from sonosco_like.events import batches_of, epoch_batches
 
 
 def test_epochs_and_validations_have_so_many_batches():

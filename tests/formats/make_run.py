@@ -1,7 +1,8 @@
 """Makes `run-1/`, the kept run folder of format 1: `python tests/formats/make_run.py FOLDER`.
 
 It was run once, when the format was new, and is kept so that one can see what the folder is. A format that changes gets
-a new folder beside this one; the old one stays and must still be opened and resumed.
+a new folder beside this one; the old one stays and must still be opened and resumed. What is expected of its end was
+made anew once, when the last batches of an epoch began to count as what they are, and not as a share of a full group.
 """
 
 from __future__ import annotations

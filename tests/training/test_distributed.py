@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from distributed_parts import Plain, batch_of
+from distributed_parts import Plain, batch_of, uneven_batch
 from training_parts import squared_error
 
 from sonosco_like import diff, load
@@ -54,9 +54,12 @@ def start(folder: Path, *program: str) -> subprocess.Popen:
     )
 
 
-def train(folder: Path, model: str, freeze: str = "") -> subprocess.Popen:
+def train(folder: Path, model: str, freeze: str = "", changes: dict[str, str] | None = None) -> subprocess.Popen:
     folder.mkdir(parents=True, exist_ok=True)
     config = CONFIG.replace("MODEL", model).replace("FREEZE", freeze)
+    for old, new in (changes or {}).items():
+        assert old in config
+        config = config.replace(old, new)
     (folder / "config.yaml").write_text(config)
     return torchrun(folder, "train", "--config", "config.yaml", "--run-dir", "run")
 
@@ -75,20 +78,34 @@ def plain(tmp_path_factory):
 
 
 def test_two_processes_learn_what_one_would_learn_from_all_their_batches(plain):
+    expected = _of_one_large_batch(lambda epoch, number: batch_of(epoch, number, last=number >= 8), together=2)
+    for rank in (0, 1):
+        assert torch.allclose(torch.tensor(_seen(plain, 2, rank)["weights"]), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_batches_of_two_processes_count_for_as_much_as_is_in_them(together, tmp_path):
+    changes = {"accumulate_gradients: 2": f"accumulate_gradients: {together}", "parts.Shares}": "parts.Uneven}"}
+    finished(train(tmp_path, "distributed_parts.Plain", changes=changes))
+    expected = _of_one_large_batch(uneven_batch, together)
+    for rank in (0, 1):
+        assert torch.allclose(torch.tensor(_seen(tmp_path, 2, rank)["weights"]), expected, atol=1e-5)
+
+
+def _of_one_large_batch(batch, together):
+    """The weights after three epochs in one process, for which the batches of a step, of both processes, are one."""
     seed_everything(7)
     model = Plain()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for epoch in range(3):
-        for first in (0, 2, 4):
-            positions = [position for position in (first, first + 1) if position < 5]
-            for number in [2 * position + rank for position in positions for rank in (0, 1)]:
-                inputs, targets = batch_of(epoch, number, last=number >= 8)
-                (squared_error(model(inputs), targets) / 4).backward()
+        for first in range(0, 5, together):
+            positions = range(first, min(first + together, 5))
+            parts = [batch(epoch, 2 * position + rank) for position in positions for rank in (0, 1)]
+            inputs, targets = (torch.cat(each) for each in zip(*parts, strict=True))
+            squared_error(model(inputs), targets).backward()
             optimizer.step()
             optimizer.zero_grad()
-    expected = torch.cat([each.detach().flatten() for each in model.parameters()])
-    for rank in (0, 1):
-        assert torch.allclose(torch.tensor(_seen(plain, 2, rank)["weights"]), expected, atol=1e-6)
+    return torch.cat([each.detach().flatten() for each in model.parameters()])
 
 
 def test_measures_are_those_of_all_data_in_every_process(plain):
