@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 CONFIG = "config.yaml"  # as it was resolved at the start; with it a folder is a run
+RUN_ID = "run_id"  # made once, and said by every checkpoint of the run
 ENVIRONMENT = "environment.yaml"
 CHANGES = "changes.yaml"
 STATUS = "status.yaml"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sonosco_like.errors import StorageError, UsageError
+from sonosco_like.inference.ownership import Owners
 from sonosco_like.run_folder import BEST, CHECKPOINTS, CONFIG, FINAL, STEP, step_of
 from sonosco_like.serialization import files, verify
 from sonosco_like.serialization.folder import STATE
@@ -17,7 +18,23 @@ _LONGEST_POINTER = 1000
 
 
 def checkpoints_of(run: Path) -> list[Path]:
-    """Every checkpoint of a run, the oldest first."""
+    """Every checkpoint of a run, the oldest first, without those of another run or of another step than their name's."""
+    found = folders_of_checkpoints(run)
+    owners = Owners(run, found)
+    return [path for path in found if not owners.objection(path)]
+
+
+def name_strangers(run: Path) -> None:
+    """Say which checkpoints in a run folder are passed over because they are not the run's own."""
+    found = folders_of_checkpoints(run)
+    owners = Owners(run, found)
+    for path in (*found, run / FINAL):
+        if objection := owners.objection(path):
+            logger.warning("%s is not used: %s. Move it out of %s.", path.name, objection, run)
+
+
+def folders_of_checkpoints(run: Path) -> list[Path]:
+    """Every folder that is called like a checkpoint, the lowest step first, whosever it is."""
     folder = run / CHECKPOINTS
     left = [] if folder.is_symlink() else folder.glob(".step-*.previous")  # nothing is moved behind a link
     for path in left:  # of a process that died while it replaced a checkpoint
@@ -32,6 +49,14 @@ def pointed(pointer: Path) -> Path | None:
     match = STEP.search(pointer.read_text(errors="replace"))
     path = pointer.parent / CHECKPOINTS / match.group() if match else None
     return path if path is not None and path.is_dir() else None
+
+
+def own_final(run: Path) -> Path | None:
+    """The trainer at the end of a finished run, intact or not; None if there is none, or another run's."""
+    final = run / FINAL
+    files.restore_previous(final)
+    is_own = (final / STATE).is_file() and not Owners(run, folders_of_checkpoints(run)).objection(final)
+    return final if is_own else None
 
 
 def is_intact(checkpoint: Path) -> bool:
@@ -52,7 +77,7 @@ def find_checkpoint(path: str | Path) -> Path:
     folder = files.absolute(path)
     files.restore_previous(folder)
     if folder.is_file():
-        folder = pointed(folder) or folder
+        folder = _pointed_own(folder) or folder
     if (folder / STATE).is_file():
         return folder
     if not folder.exists():
@@ -65,20 +90,29 @@ def find_checkpoint(path: str | Path) -> Path:
     return found
 
 
+def _pointed_own(pointer: Path) -> Path | None:
+    found = pointed(pointer)
+    if found is not None and found not in checkpoints_of(pointer.parent):
+        raise UsageError(f"{pointer} names {found.name}, which is not a checkpoint of this run. Give the run folder.")
+    return found
+
+
 def _of_run(run: Path) -> Path | None:
     """The first that is intact; if none is, the first, so that its reader says what is wrong with it."""
+    name_strangers(run)
     found = list(_in_order_of_worth(run))
     return next(filter(is_intact, found), found[0] if found else None)
 
 
 def _in_order_of_worth(run: Path) -> Iterator[Path]:
+    own = checkpoints_of(run)
     best = pointed(run / BEST)
-    if best is not None:
+    if best in own:
         yield best
-    files.restore_previous(run / FINAL)
-    if (run / FINAL / STATE).is_file():
-        yield run / FINAL
-    yield from reversed(checkpoints_of(run))
+    final = own_final(run)
+    if final is not None:
+        yield final
+    yield from reversed(own)
 
 
 def _nothing_in(folder: Path) -> str:

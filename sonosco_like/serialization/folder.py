@@ -1,7 +1,8 @@
 """`save` and `load`: an object graph as a folder of three files, or as one YAML file.
 
 trainer.yaml          constructor fields of the whole graph, defaults too
-state.yaml            what a run changed, by path in the graph; hashes of the other two files; its own hash last
+state.yaml            what a run changed, by path in the graph; hashes of the other two files; its own hash last.
+                      A checkpoint of a run also has its `origin` there: which run, which step, computed with what
 tensors.safetensors   every tensor
 """
 
@@ -22,6 +23,7 @@ from sonosco_like.serialization.converter import is_mapping, mapping_items, mapp
 from sonosco_like.serialization.document import MAX_BYTES, parse, write
 from sonosco_like.serialization.graph import Parts, walk
 from sonosco_like.serialization.objects import find_entry
+from sonosco_like.serialization.origin import Origin, origin_of
 from sonosco_like.serialization.registry import REGISTRY
 from sonosco_like.serialization.scalars import INT, STR
 from sonosco_like.serialization.states import encode_states, parts_covered, restore_states
@@ -39,6 +41,7 @@ T = TypeVar("T")
 
 GRAPH, STATE, TENSORS = "trainer.yaml", "state.yaml", "tensors.safetensors"
 FORMAT = 1
+_ORIGIN = "origin"
 _SEAL = "sha256: "
 _READINGS = 1000  # at most, of a folder that others replace all the while
 
@@ -47,12 +50,15 @@ class Snapshot:
     """An object graph at one moment, ready to be written. Taking it is quick; writing it may happen elsewhere.
 
     `detach=True` copies the tensors, so that what it was taken of may change before it is written. So does a function,
-    which is given the tensors by name and returns their copies.
+    which is given the tensors by name and returns their copies. `origin` says which run and step it is of.
     """
 
-    def __init__(self, value: Any, detach: bool | Callable[[Tensors], Tensors] = False) -> None:
+    def __init__(
+        self, value: Any, detach: bool | Callable[[Tensors], Tensors] = False, origin: Origin | None = None
+    ) -> None:
         from sonosco_like.serialization.tensors import TensorWriter
 
+        self._origin = origin
         source = type(value).__qualname__
         self._tensors = TensorWriter()
         graph = Writer(source, self._tensors, with_state=False)
@@ -77,8 +83,10 @@ class Snapshot:
             files.write_file(folder / STATE, self._state_text(hashes))
 
     def _state_text(self, hashes: dict[str, str]) -> bytes:
+        origin = [] if self._origin is None else [(_text(_ORIGIN), self._origin.node())]
         entries: list[tuple[Node, Node]] = [
             (_text("format"), ScalarNode(INT, str(FORMAT))),
+            *origin,
             (_text("files"), mapping_node([(_text(name), _text(digest)) for name, digest in hashes.items()])),
             (_text("objects"), self._objects),
         ]
@@ -237,16 +245,8 @@ def restore_object(value: Any, node: Node, reader: Reader, covered: bool) -> Non
 def read_state(folder: Path) -> dict[str, Node]:
     """The entries of a folder's state file, once its seal was checked."""
     path = folder / STATE
-    if not folder.is_dir():
-        raise StorageError(f"{folder} does not exist or is not a folder.")
-    content = files.read_file(path, MAX_BYTES)
-    body, mark, seal = content.rpartition(_SEAL.encode())
-    if not mark or seal != f"{hashlib.sha256(body).hexdigest()}\n".encode():
-        raise StorageError(
-            f"{path} is torn or was changed after it was saved: its last line does not match its content."
-        )
     reader = Reader(str(path))
-    node = parse(body, str(path))
+    node = parse(_sealed(folder), str(path))
     state = mapping_items(node, reader) if is_mapping(node) else {}
     reader.raise_problems()
     if problem := _wrong_form(state):
@@ -254,10 +254,38 @@ def read_state(folder: Path) -> dict[str, Node]:
     return state
 
 
+def read_origin(folder: Path) -> Origin | None:
+    """Which run and step a saved trainer is of, once the seal was checked; None if it was not saved by a run.
+
+    Only the beginning of the state file is read, which is cheap however much state there is.
+    """
+    source = str(folder / STATE)
+    node = parse(_sealed(folder).partition(b"\nfiles:")[0], source)
+    entries = node.value if is_mapping(node) else ()
+    found = next((value for key, value in entries if key.value == _ORIGIN), None)
+    return None if found is None else origin_of(found, source)
+
+
+def _sealed(folder: Path) -> bytes:
+    """The content of a folder's state file without its seal, which was checked."""
+    path = folder / STATE
+    if not folder.is_dir():
+        raise StorageError(f"{folder} does not exist or is not a folder.")
+    body, mark, seal = files.read_file(path, MAX_BYTES).rpartition(_SEAL.encode())
+    if not mark or seal != f"{hashlib.sha256(body).hexdigest()}\n".encode():
+        raise StorageError(
+            f"{path} is torn or was changed after it was saved: its last line does not match its content."
+        )
+    return body
+
+
 def _wrong_form(state: dict[str, Node]) -> str:
     """What keeps the entries of a state file from being read, or nothing."""
     complete = (
-        set(state) == {"format", "files", "objects"} and is_mapping(state["files"]) and is_mapping(state["objects"])
+        set(state) - {_ORIGIN} == {"format", "files", "objects"}
+        and is_mapping(state["files"])
+        and is_mapping(state["objects"])
+        and is_mapping(state.get(_ORIGIN, state["files"]))
     )
     if not complete or {str(key.value) for key, _ in state["files"].value} != {GRAPH, TENSORS}:
         return f"does not hold exactly `format`, `files` ({GRAPH}, {TENSORS}) and `objects`"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sonosco_like.events import stage
+from sonosco_like.training.identity import origin_of
 from sonosco_like.training.preparing import Preparing
 from sonosco_like.training.randomness import as_plain_data, from_plain_data, generator_states, restore_generators
 
@@ -27,7 +28,7 @@ class Checkpointing(Preparing):
         self._gathered = self.processes.gather(as_plain_data(generator_states())) if self.processes.size > 1 else []
         self.rollbacks = 0
         if self.processes.is_first:
-            self.saver.save(self, path)
+            self.saver.save(self, path, origin_of(self))
         return path
 
     def state_dict(self) -> dict[str, Any]:

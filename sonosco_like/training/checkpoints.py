@@ -11,7 +11,7 @@ from typing import Any
 
 from yaml.nodes import Node
 
-from sonosco_like.inference.checkpoints import checkpoints_of, is_intact, pointed
+from sonosco_like.inference.checkpoints import checkpoints_of, is_intact, name_strangers, own_final, pointed
 from sonosco_like.run_folder import BEST, CHECKPOINTS, LATEST, name_of
 from sonosco_like.serialization import files
 from sonosco_like.serialization.context import Reader
@@ -34,18 +34,25 @@ class Checkpoints:
         return self.folder / name_of(step)
 
     def all(self) -> list[Path]:
-        """Every checkpoint, the oldest first."""
+        """Every checkpoint of this run, the oldest first."""
         return checkpoints_of(self.run)
 
     def newest(self) -> Path | None:
-        """The newest checkpoint that is intact; damaged ones are named in the log and passed over."""
+        """The newest checkpoint that is intact; damaged ones and those of others are named and passed over."""
+        name_strangers(self.run)
         return next((path for path in reversed(self.all()) if is_intact(path)), None)
+
+    def final(self) -> Path | None:
+        """The trainer at the end of the run, if it is there and intact."""
+        found = own_final(self.run)
+        return found if found is not None and is_intact(found) else None
 
     def best(self) -> Path | None:
         """The best checkpoint that is intact, as the newest one knows; None if the run ranks none."""
         newest = self.newest()
         ranked = map(self.path_of, _best_steps(newest)) if newest is not None else iter(())
-        return next((path for path in ranked if path.exists() and is_intact(path)), None)
+        own = set(self.all())
+        return next((path for path in ranked if path in own and is_intact(path)), None)
 
     def point(self, name: str, path: Path) -> None:
         """Have `latest` or `best` name a checkpoint."""

@@ -15,9 +15,10 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 
 from sonosco_like.errors import ConfigError, DataError, MissingPackageError, SonoscoError, StorageError, UsageError
 from sonosco_like.events import CallbackError
+from sonosco_like.inference.checkpoints import folders_of_checkpoints, own_final
 from sonosco_like.links import refuse_links
-from sonosco_like.run_folder import CONFIG, ENVIRONMENT, FINAL, LATEST, WRITTEN
-from sonosco_like.serialization import Snapshot, dumps, files, loads, verify
+from sonosco_like.run_folder import CONFIG, ENVIRONMENT, FINAL, LATEST, RUN_ID, WRITTEN
+from sonosco_like.serialization import Snapshot, dumps, files, loads
 from sonosco_like.serialization.definition import serializable
 from sonosco_like.serialization.document import MAX_BYTES, parse
 from sonosco_like.serialization.overrides import apply_overrides
@@ -25,11 +26,13 @@ from sonosco_like.serialization.scalars import INT, kind_of
 from sonosco_like.training.changes import Changes
 from sonosco_like.training.checkpoints import Checkpoints
 from sonosco_like.training.code_copy import copy_code
-from sonosco_like.training.environment import describe_environment
+from sonosco_like.training.environment import describe_environment, warn_of_other_bits
 from sonosco_like.training.fetching import fetch_run
+from sonosco_like.training.identity import identify, machine_of, origin_of, read_environment
 from sonosco_like.training.initialisation import InitialWeights, initialise
 from sonosco_like.training.interrupts import on_interrupt
 from sonosco_like.training.journal import journal
+from sonosco_like.training.leftovers import clear_leftovers
 from sonosco_like.training.lock import only_process
 from sonosco_like.training.processes import Processes
 from sonosco_like.training.randomness import seed_everything
@@ -69,6 +72,7 @@ class Experiment:
         if not self.name or set(self.name) & set("/\\"):
             raise UsageError(f"`name` becomes part of a folder's name: give one without slashes, got {self.name!r}.")
         self.folder = Path()
+        self.id = ""
         self.started = ""
         self.interrupted = False
         self.changes: Changes | None = None
@@ -82,9 +86,11 @@ class Experiment:
         self._refuse_taken(Path(folder))
         self.folder.mkdir(parents=True, exist_ok=True)
         with only_process(self.folder):
+            clear_leftovers(self.folder)
+            self.id = identify(self.folder)
             self.started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
             files.replace_file(self.folder / CONFIG, dumps(self, state=False).encode())
-            environment = {"started": self.started, **describe_environment(sys.argv, self.seed)}
+            environment = {"started": self.started, RUN_ID: self.id, **describe_environment(sys.argv, self.seed)}
             files.replace_file(self.folder / ENVIRONMENT, dumps(environment).removeprefix("!dict\n").encode())
             return self._train(self.trainer.start_training, is_new=True)
 
@@ -93,6 +99,8 @@ class Experiment:
         if not self.trainer.processes.is_first:
             return self._train_along(self.trainer.continue_training)
         with only_process(self.folder):
+            clear_leftovers(self.folder)
+            self.id = identify(self.folder)
             if self.changes is not None:
                 self.changes.record()
             self.checkpoints.repair()
@@ -108,7 +116,7 @@ class Experiment:
             raise UsageError(f"{folder} is a file. Give the run a folder that is new or empty.")
         if (folder / CONFIG).exists():
             raise UsageError(f"{folder} holds a run already. Continue it with: sonosco resume {_quoted(folder)}")
-        if self.checkpoints.all() or (folder / FINAL).exists():
+        if folders_of_checkpoints(folder) or (folder / FINAL).exists():
             raise UsageError(
                 f"{folder} holds checkpoints of a run whose {CONFIG} is gone. Give this run another folder."
             )
@@ -141,6 +149,7 @@ class Experiment:
 
     def _prepare_and_train(self, train: Callable[[], None]) -> int:
         try:
+            self._warn_of_other_bits()
             copy_code(self.folder, self.trainer.global_step)
             if self.init_from is not None and self.trainer.global_step == 0:
                 initialise(self.trainer.model, self.init_from)
@@ -149,13 +158,20 @@ class Experiment:
             self._failure = error
             raise
 
+    def _warn_of_other_bits(self) -> None:
+        """Say what computes this run from now on, if it is not what computed its checkpoint."""
+        saved = self.changes.checkpoint if self.changes is not None else None
+        if saved is not None:
+            before = machine_of(saved, self.folder)
+            warn_of_other_bits(before, self.trainer._device, f"sonosco resume {_quoted(self.folder)}")
+
     def _train_and_save(self, train: Callable[[], None]) -> int:
         with on_interrupt(self._interrupt) as received:
             train()
             if received:
                 self._refuse_unsaved(self.trainer.global_step)
             else:
-                Snapshot(self.trainer).write(self.folder / FINAL)
+                Snapshot(self.trainer, origin=origin_of(self.trainer)).write(self.folder / FINAL)
         return received[0] if received else 0
 
     def _interrupt(self, name: str) -> None:
@@ -206,16 +222,13 @@ def open_run(run: str | Path, overrides: Iterable[str] = (), into: Path | None =
     if not (folder / CONFIG).is_file():
         raise UsageError(f"{run} is not a run folder: it has no {CONFIG}.")
     refuse_links(folder, WRITTEN)
-    newest = Checkpoints(folder).newest() or _intact_final(folder)
-    if newest is None and (Checkpoints(folder).all() or (folder / FINAL).exists()):
-        raise StorageError(
-            f"Nothing that was saved in {folder} can be read any more, and nothing of it was changed now. Restore the "
-            "checkpoints from a copy, or begin a new run in another folder."
-        )
+    newest = Checkpoints(folder).newest() or Checkpoints(folder).final()
+    if newest is None:
+        _refuse_to_begin_again(folder)
     changes = Changes(folder, newest, overrides)
     experiment = read_experiment(folder / CONFIG, changes.for_config())
     experiment.folder, experiment.changes = folder, changes
-    experiment.started = _started(folder)
+    experiment.started = str(read_environment(folder).get("started", ""))
     if newest is not None:
         experiment.trainer = changes.load()
     return experiment, experiment.trainer.global_step
@@ -246,18 +259,15 @@ def _is_mistake(error: BaseException) -> bool:
     return isinstance(found, _MISTAKES)
 
 
-def _intact_final(folder: Path) -> Path | None:
-    try:
-        verify(folder / FINAL)
-    except (StorageError, ConfigError):
-        return None
-    return folder / FINAL
-
-
-def _started(folder: Path) -> str:
-    environment = folder / ENVIRONMENT
-    entries = loads(files.read_file(environment, MAX_BYTES), dict[str, Any]) if environment.is_file() else {}
-    return str(entries.get("started", ""))
+def _refuse_to_begin_again(folder: Path) -> None:
+    """A run of which something was saved, but nothing can be used, is left as it is."""
+    if Checkpoints(folder).all() or own_final(folder) is not None:
+        raise StorageError(
+            f"Nothing that was saved in {folder} can be read any more, and nothing of it was changed now. Restore the "
+            "checkpoints from a copy, or begin a new run in another folder."
+        )
+    if folders_of_checkpoints(folder) or (folder / FINAL).exists():
+        raise UsageError(f"Nothing that was saved in {folder} is of this run. Move it elsewhere, and resume again.")
 
 
 def _seed(node: Node) -> int:

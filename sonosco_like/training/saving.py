@@ -14,6 +14,7 @@ from torch import Tensor
 
 from sonosco_like.errors import StorageError
 from sonosco_like.serialization import Snapshot, serializable
+from sonosco_like.serialization.origin import Origin
 
 logger = logging.getLogger(__name__)
 
@@ -42,15 +43,15 @@ class CheckpointSaver:
         self._pool: ThreadPoolExecutor | None = None
         self._write: Future[bool] | None = None
 
-    def save(self, value: Any, path: Path) -> None:
-        """Take a copy of an object graph as it is now, and have it written to `path`.
+    def save(self, value: Any, path: Path, origin: Origin | None = None) -> None:
+        """Take a copy of an object graph as it is now, and have it written to `path`; `origin` says whose it is.
 
         A Snapshot is written as it is. What cannot be saved at all is refused here and now, by ConfigError.
         """
         if self._write is not None:
             self._write.result()
         copy = self._copies.take if self.background else False
-        snapshot = value if isinstance(value, Snapshot) else Snapshot(value, detach=copy)
+        snapshot = value if isinstance(value, Snapshot) else Snapshot(value, copy, origin)
         self._write = self._submit(lambda: self._write_out(snapshot, path))
 
     def then(self, action: Callable[[], None]) -> None:
