@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, which reach all processes of a terminal or a job: who hears them, and how one leaves at once.
+"""Ctrl-C, SIGTERM and SIGHUP, which reach all processes of a terminal or a job: who hears them, how one leaves at once.
 
 Layer 0, and without torch: processes that make speech, loader workers and the command line share it.
 """
@@ -12,7 +12,8 @@ import sys
 from collections.abc import Iterator
 from typing import NoReturn
 
-STOPPING = (signal.SIGINT, signal.SIGTERM)
+HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)  # not on Windows
+STOPPING = (signal.SIGINT, signal.SIGTERM) if HANGUP is None else (signal.SIGINT, signal.SIGTERM, HANGUP)
 HAS_MASKS = hasattr(signal, "pthread_sigmask")
 _SHOW_CURSOR = b"\x1b[?25h"  # a progress bar hides it
 

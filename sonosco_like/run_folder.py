@@ -21,7 +21,7 @@ FINAL = "final"
 WITNESS = "witness.jsonl"  # of `sonosco verify-resume`
 
 OWN = (
-    CONFIG, ENVIRONMENT, CHANGES, STATUS, LOGS, CODE, CHECKPOINTS, LATEST, BEST, LOCK, FINAL, WITNESS,
+    CONFIG, RUN_ID, ENVIRONMENT, CHANGES, STATUS, LOGS, CODE, CHECKPOINTS, LATEST, BEST, LOCK, FINAL, WITNESS,
 )  # fmt: skip
 """What the run itself writes, and no callback may."""
 WRITTEN = (*OWN, METRICS, PLOTS, TENSORBOARD)

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from sonosco_like.cli import interrupting
+from sonosco_like.cli.console import outlive_the_console
 from sonosco_like.errors import ConfigError, SonoscoError, StorageError, did_you_mean
 from sonosco_like.version import __version__
 
@@ -61,7 +62,8 @@ def sonosco() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run a command and exit: 0 done, 1 failed, 2 wrong usage or config, 130 interrupted, 143 terminated."""
+    """Run a command and exit: 0 done, 1 failed, 2 wrong usage or config, 129, 130 or 143 after a signal."""
+    outlive_the_console()
     interrupting.listen()
     try:
         code = run(list(sys.argv[1:] if args is None else args))
@@ -70,7 +72,7 @@ def main(args: Sequence[str] | None = None) -> None:
     except SystemExit:
         if not interrupting.interrupted_by():
             raise
-        code = interrupting.say_interrupted(signal.SIGTERM)
+        code = interrupting.say_interrupted(interrupting.interrupted_by())
     interrupting.stop_listening()
     sys.exit(code)
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at any moment of a command: one sentence, exit code 130 or 143, no traceback, nothing left behind.
+"""Ctrl-C, SIGTERM and SIGHUP at any moment of a command: one sentence, exit code 130, 143 or 129, nothing left behind.
 
 The first signal is an exception, so that what a command began is cleared away. A second one leaves at once; so does the
 first in the midst of an import, where an exception may be swallowed, or taken for a package that is not there.
@@ -11,7 +11,7 @@ import sys
 from types import FrameType
 from typing import Any, NoReturn
 
-from sonosco_like.interrupts import STOPPING, leave_at_once
+from sonosco_like.interrupts import HANGUP, STOPPING, leave_at_once
 
 _SENTENCES = {signal.SIGINT: "Interrupted.", signal.SIGTERM: "Terminated."}
 _received: list[int] = []
@@ -49,6 +49,8 @@ def say_interrupted(number: int) -> int:
 
 
 def _hear(number: int, frame: FrameType | None) -> None:
+    if _received and number == HANGUP:  # the system and the shell each send one when a terminal is closed
+        return
     if _received or _is_importing(frame):
         _leave(number, frame)
     _received.append(number)

@@ -45,8 +45,8 @@ def train(
 ) -> int:
     """Train a recogniser.
 
-    A run that is interrupted (Ctrl-C, SIGTERM) is saved after the batch under way and ends with exit code 130 or 143;
-    one that fails ends with 1, a config that is wrong with 2. `sonosco resume` continues it.
+    A run that is interrupted (Ctrl-C, SIGTERM, a closed terminal) is saved after the batch under way and ends with exit
+    code 130, 143 or 129; one that fails ends with 1, a config that is wrong with 2. `sonosco resume` continues it.
 
     \b
     Examples:

@@ -33,9 +33,11 @@ def start_method() -> str:
 def begin_worker(worker: int) -> None:
     """Leave stopping to the main process, and inherited objects where they are.
 
-    Ctrl-C and the end of a cluster job reach all processes, but the main one wants to finish its batch and save it.
+    Ctrl-C, a closed terminal and the end of a cluster job reach all processes, but the main one wants to finish its
+    batch and save it.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_IGN)
     if HAS_MASKS:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, lambda *_: signal.alarm(_SECONDS_OF_GRACE))

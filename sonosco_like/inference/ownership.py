@@ -1,7 +1,7 @@
 """Which of the saved trainers in a run folder are the run's own.
 
 A run has an id, made when it begins and kept in `run_id`; each of its checkpoints says that id and its step. One that
-says another id, or another step than its name, was put there by somebody else, and is passed over by all who choose one.
+says another id, or another step than its name, was put there by somebody else, and is passed over.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from sonosco_like.errors import ConfigError, Problem, UsageError
+from sonosco_like.errors import ConfigError, Problem, StorageError
 from sonosco_like.run_folder import CHANGES, CONFIG, step_of
 from sonosco_like.serialization import dumps, files, loads, restore
 from sonosco_like.serialization.context import Reader
@@ -28,6 +28,7 @@ from sonosco_like.training.trainer import ModelTrainer
 
 logger = logging.getLogger(__name__)
 
+_DAMAGED = "changes.damaged.yaml"
 _TRAINER, _OPTIMIZER = "trainer.", "optimizer."
 
 
@@ -81,6 +82,8 @@ class Changes:
         entry: dict[str, Any] = {"step": self.step, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "set": self.new}
         entry["changed"] = {_TRAINER + path: {"from": old, "to": new} for path, (old, new) in found.items()}
         path = self.folder / CHANGES
+        if _read_changes(path) is None:
+            path.replace(path.with_name(_DAMAGED))
         before = files.read_file(path, MAX_BYTES) if path.exists() else b""
         files.replace_file(path, before + yaml.safe_dump([entry], sort_keys=False, allow_unicode=True).encode())
         for name, (old, new) in found.items():
@@ -114,17 +117,27 @@ class Changes:
 
 
 def _recorded(folder: Path) -> list[tuple[int, list[str]]]:
-    """The changes of earlier resumes, the oldest first."""
-    path = folder / CHANGES
+    """The changes of earlier resumes, the oldest first; none, with a warning, if their file is damaged."""
+    found = _read_changes(folder / CHANGES)
+    if found is None:
+        logger.warning(
+            "%s cannot be read. Checkpoints hold the changes made before them; those made after the newest checkpoint "
+            "have to be given again with --set.",
+            folder / CHANGES,
+        )
+    return found or []
+
+
+def _read_changes(path: Path) -> list[tuple[int, list[str]]] | None:
+    """The changes in a file by their steps; None if it is not a list of changes, each with `step` and `set`."""
     if not path.exists():
         return []
     try:
         text = files.read_file(path, MAX_BYTES)
         content: list[dict[str, Any]] = loads(text, list[dict[str, Any]]) if text.strip() else []
         return [(int(entry["step"]), [str(each) for each in entry["set"]]) for entry in content]
-    except (TypeError, KeyError, ValueError) as error:  # a ConfigError is a ValueError
-        said = f"{path} is not a list of changes, each with `step` and `set`: {error}. Repair it, or remove it."
-        raise UsageError(said) from error
+    except (StorageError, TypeError, KeyError, ValueError):  # a ConfigError is a ValueError
+        return None
 
 
 def _path(override: str) -> str:

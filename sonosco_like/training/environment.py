@@ -25,7 +25,7 @@ _PACKAGES = (
 _REMEDIES = {
     "torch": ("The version of torch differs", "install the former one with: pip install 'torch=={was}'"),
     "threads": ("The number of torch's threads differs", "resume with: OMP_NUM_THREADS={was} {command}"),
-    "processor": ("The processor differs", "resume on a machine with a {was}"),
+    "processor": ("The processor differs", "resume on a machine with this one: {was}"),
 }
 
 logger = logging.getLogger(__name__)

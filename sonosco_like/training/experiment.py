@@ -150,7 +150,7 @@ class Experiment:
     def _prepare_and_train(self, train: Callable[[], None]) -> int:
         try:
             self._warn_of_other_bits()
-            copy_code(self.folder, self.trainer.global_step)
+            self._keep_code()
             if self.init_from is not None and self.trainer.global_step == 0:
                 initialise(self.trainer.model, self.init_from)
             return self._train_and_save(train)
@@ -164,6 +164,12 @@ class Experiment:
         if saved is not None:
             before = machine_of(saved, self.folder)
             warn_of_other_bits(before, self.trainer._device, f"sonosco resume {_quoted(self.folder)}")
+
+    def _keep_code(self) -> None:
+        try:
+            copy_code(self.folder, self.trainer.global_step)
+        except OSError as error:  # no run depends on it
+            logger.warning("The code of this start could not be kept: %s", error)
 
     def _train_and_save(self, train: Callable[[], None]) -> int:
         with on_interrupt(self._interrupt) as received:

@@ -34,8 +34,7 @@ class Entry:
 @contextmanager
 def journal(folder: Path, trainer: Any) -> Iterator[Entry]:
     """Write the log of this start to `logs/`, and to `status.yaml` that the run is running, then how it ended."""
-    (folder / LOGS).mkdir(exist_ok=True)
-    handler = logging.FileHandler(_free_name(folder / LOGS), mode="x", encoding="utf-8")
+    handler = _log_file(folder / LOGS)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger().addHandler(handler)
     entry = Entry()
@@ -54,6 +53,16 @@ def journal(folder: Path, trainer: Any) -> Iterator[Entry]:
         logging.getLogger().removeHandler(handler)
         with suppress(OSError):  # on a full disk; what ended the run is worth more
             handler.close()
+
+
+def _log_file(folder: Path) -> logging.Handler:
+    """Where the log of this start goes: nowhere, with a warning, if there is no place for it."""
+    try:
+        folder.mkdir(exist_ok=True)
+        return logging.FileHandler(_free_name(folder), mode="x", encoding="utf-8")
+    except OSError as error:
+        logger.warning("This start writes no log: %s", error)
+        return logging.NullHandler()
 
 
 def _note(handler: logging.Handler, message: str, error: BaseException | None = None) -> None:

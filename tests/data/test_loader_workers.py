@@ -46,6 +46,7 @@ def test_signals_to_the_whole_group_leave_the_workers_to_the_main_process(corpus
     for pid in set(worker_pids()) - before:
         os.kill(pid, signal.SIGINT)
         os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGHUP)
     assert_same(received + list(batches), full_pass(corpus, 0))
 
 

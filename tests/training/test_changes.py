@@ -7,7 +7,7 @@ import yaml
 from training_parts import make_trainer
 
 from sonosco_like import diff, save, serializable, state
-from sonosco_like.errors import ConfigError, UsageError
+from sonosco_like.errors import ConfigError
 from sonosco_like.events import AbstractCallback
 from sonosco_like.optim import (
     SGD,
@@ -216,7 +216,12 @@ def test_before_the_first_checkpoint_everything_may_change(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["nonsense", "- {step: x, set: []}", "- 3", "[{"])
-def test_a_torn_file_of_changes_is_named(content, tmp_path):
+def test_a_torn_file_of_changes_is_named_and_kept_aside_when_there_is_a_new_one(content, tmp_path, caplog):
+    checkpoint = saved(tmp_path)
     (tmp_path / CHANGES).write_text(content)
-    with pytest.raises(UsageError, match=r"changes.yaml is not a list of changes"):
-        Changes(tmp_path, None)
+    changes = Changes(tmp_path, checkpoint, [HALF])
+    assert "have to be given again with --set" in caplog.text
+    changes.load()
+    changes.record()
+    assert (tmp_path / "changes.damaged.yaml").read_text() == content
+    assert Changes(tmp_path, checkpoint).earlier == [HALF]

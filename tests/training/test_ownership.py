@@ -97,7 +97,7 @@ def test_a_run_of_which_nothing_is_its_own_is_not_begun_again(run, runs):
     shutil.rmtree(run / "checkpoints")
     shutil.rmtree(run / "final")
     shutil.copytree(runs[1] / "checkpoints", run / "checkpoints")
-    with pytest.raises(UsageError, match="Nothing that was saved in .* is of this run"):
+    with pytest.raises(UsageError, match=r"Nothing that was saved in .* is of this run"):
         open_run(run)
     with pytest.raises(UsageError, match="has no checkpoint yet"):
         find_checkpoint(run)

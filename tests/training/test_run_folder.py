@@ -93,7 +93,7 @@ def test_a_run_folder_holds_what_the_contract_says(unbroken):
     assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_saves_the_batch_under_way_and_the_run_goes_on_bit_exact(unbroken, tmp_path, number, code):
     process = held_run(tmp_path)
     process.send_signal(number)

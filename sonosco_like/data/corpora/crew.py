@@ -19,7 +19,7 @@ from types import TracebackType
 from sonosco_like.data.corpora.espeak import Espeak
 from sonosco_like.data.corpora.rendering import SpeakerJob, Spoken, render_speaker
 from sonosco_like.errors import DataError
-from sonosco_like.interrupts import signals_held
+from sonosco_like.interrupts import STOPPING, signals_held
 
 
 def render_speakers(jobs: Sequence[SpeakerJob], workers: int) -> Generator[list[Spoken], None, None]:
@@ -114,7 +114,8 @@ def _work(pipe: Connection) -> None:
 def _follow_parent() -> None:
     """Leave Ctrl-C to the process that started this one, and end when that does, however it ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in STOPPING[1:]:
+        signal.signal(number, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
     threading.Thread(target=_end_with_parent, daemon=True).start()
