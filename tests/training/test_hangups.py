@@ -101,4 +101,4 @@ def test_a_hangup_before_the_first_batch_leaves_with_its_exit_code(tmp_path):
         "cli.run = lambda args: os.kill(os.getpid(), signal.SIGHUP)\ncli.main([])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (129, "")
+    assert (done.returncode, done.stderr) == (129, "Ended by SIGHUP.\n")
