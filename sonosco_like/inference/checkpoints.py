@@ -18,7 +18,7 @@ _LONGEST_POINTER = 1000
 
 
 def checkpoints_of(run: Path) -> list[Path]:
-    """Every checkpoint of a run, the oldest first; those of another run, or of another step than named, are left out."""
+    """Every checkpoint of a run, the oldest first; those of another run, or called by another step, are left out."""
     found = folders_of_checkpoints(run)
     owners = Owners(run, found)
     return [path for path in found if not owners.objection(path)]
