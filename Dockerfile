@@ -9,12 +9,14 @@ ARG PYTHON=3.11
 
 FROM python:${PYTHON}-slim AS installed
 ARG PIP_EXTRA_INDEX_URL=
-ARG EXTRAS=bpe,decode,remote
+# `synth` makes speech with espeak-ng, which is under the GPL (see NOTICE): leave it out of an image that is passed on
+# without that library's source. Configs with manifests of their own do not need it.
+ARG EXTRAS=synth,bpe,decode,remote
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /build
 RUN python -m venv /opt/venv
 ENV PATH=/opt/venv/bin:$PATH
-COPY setup.py constraints.txt README.md ./
+COPY setup.py constraints.txt README.md LICENSE NOTICE ./
 COPY sonosco_like ./sonosco_like
 RUN pip install --constraint constraints.txt ".[${EXTRAS}]"
 

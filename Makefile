@@ -3,7 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What `make train` needs is the core and `synth`; `make test` adds the rest to the same environment.
+FOR_TRAINING := $(VENV)/.installed-train
 INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 export OMP_NUM_THREADS ?= 1
 export PYTHONHASHSEED ?= random
@@ -16,10 +19,14 @@ help:  ## list the targets
 
 install: $(INSTALLED) browser  ## create .venv and install everything; instant when nothing changed
 
-$(INSTALLED): setup.py constraints.txt
+$(FOR_TRAINING): setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.10 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 10) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs,bpe,decode,remote,export,wandb,mlflow]'
+	$(PIP) -e '.[synth]'
+	@touch $@
+
+$(INSTALLED): $(FOR_TRAINING)
+	$(PIP) -e '.[synth,dev,docs,bpe,decode,remote,export,wandb,mlflow]'
 	@touch $@
 
 # Dashboards are tested in a real browser, Debian's; without it these tests are skipped and say so.
@@ -31,7 +38,7 @@ browser:
 		echo "chromium could not be installed: tests that need a browser will be skipped"; \
 	else echo "there is no chromium, and only root can install it: tests that need a browser will be skipped"; fi
 
-train: $(INSTALLED)  ## train the default recogniser in runs/las, on speech made on the spot; or go on with it
+train: $(FOR_TRAINING)  ## train the default recogniser in runs/las, on speech made on the spot; or go on with it
 	$(BIN)/sonosco train --config configs/las.yaml --run-dir runs/las --resume auto
 
 lint: install
@@ -54,7 +61,7 @@ test-all: lint types  ## as test, with the slow tests too
 
 # The frameworks that we are measured against are an extra that nothing else needs; BENCH='step --quick' is passed on.
 $(VENV)/.installed-bench: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(PIP) -e '.[bench]'
 	@touch $@
 
 bench: $(VENV)/.installed-bench  ## measure, against the bare tools and other frameworks; one table

@@ -9,6 +9,7 @@ HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "sonosco_like" / "version.py").read_text())[1]
 
 EXTRAS = {
+    "synth": ["espeakng-loader>=0.2.4"],  # brings espeak-ng, which is under the GPL: see NOTICE
     "bpe": ["sentencepiece>=0.2"],
     "decode": ["flashlight-text>=0.0.7"],
     "remote": ["fsspec>=2024.2", "s3fs>=2024.2"],
@@ -32,6 +33,7 @@ EXTRAS = {
         "flask-cors>=5",
         "hypothesis>=6.100",
         "ipykernel>=6.29",
+        "jiwer>=4",
         "jsonschema>=4.21",
         "kaldi-native-fbank>=1.20",
         "moto[s3]>=5",
@@ -60,8 +62,6 @@ setup(
     package_data={"sonosco_like": ["py.typed", "tensorboard_plugin/static/*"]},
     install_requires=[
         "click>=8.1",
-        "espeakng-loader>=0.2.4",
-        "jiwer>=4",
         "librosa>=0.10",
         "matplotlib>=3.8",
         "numpy>=1.26",

@@ -45,6 +45,7 @@ def test_what_is_installed_is_what_the_constraints_say_and_the_extras_exist():
     assert "--constraint constraints.txt" in install
     extras = set(re.search(r"^ARG EXTRAS=(\S+)$", STAGES["installed"], re.MULTILINE)[1].split(","))
     assert extras <= extras_of_setup()
+    assert "synth" in extras, "the default command of docker-compose.yaml makes its corpus"
 
 
 @pytest.mark.parametrize("stage", ["installed", "test"])
@@ -56,7 +57,7 @@ def test_another_build_of_torch_can_be_asked_for(stage):
 
 def test_what_the_install_copies_is_what_setup_reads():
     copied = set(" ".join(re.findall(r"^COPY (.*) \S+$", STAGES["installed"], re.MULTILINE)).split())
-    assert copied == {"setup.py", "constraints.txt", "README.md", "sonosco_like"}
+    assert copied == {"setup.py", "constraints.txt", "README.md", "LICENSE", "NOTICE", "sonosco_like"}
     assert all((PROJECT / name).exists() for name in copied)
 
 

@@ -6,6 +6,7 @@ first in the midst of an import, where an exception may be swallowed, or taken f
 
 from __future__ import annotations
 
+import atexit
 import signal
 import sys
 from types import FrameType
@@ -26,6 +27,7 @@ def listen() -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _hear)
     sys.unraisablehook = _hear_swallowed
+    atexit.register(_ignore_from_now_on)  # before anything else registers, so that it is called last
 
 
 def stop_listening() -> None:
@@ -33,6 +35,13 @@ def stop_listening() -> None:
     for number in STOPPING:
         if signal.getsignal(number) is _hear:
             signal.signal(number, _leave)
+
+
+def _ignore_from_now_on() -> None:
+    """Python gives signals back their deadly defaults at its very end, which would change the exit code."""
+    for number in STOPPING:
+        if signal.getsignal(number) in (_hear, _leave):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def interrupted_by() -> int:
