@@ -12,8 +12,8 @@ import sonosco_like
 PACKAGE = Path(sonosco_like.__file__).parent
 
 LAYERS = {
-    0: {"errors", "interrupts", "providers", "records", "run_folder", "version"},
-    1: {"serialization", "events", "links", "torchaudio_import"},
+    0: {"errors", "interrupts", "passwords", "providers", "records", "run_folder", "version"},
+    1: {"serialization", "events", "links", "permissions", "strangers", "torchaudio_import"},
     2: {"data", "models"},
     3: {"decoding", "losses", "metrics", "optim"},
     4: {"inference"},

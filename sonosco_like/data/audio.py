@@ -5,6 +5,7 @@ Shape suffixes: N samples, C channels.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sonosco_like.errors import DataError, UsageError
+from sonosco_like.strangers import refuse_special
 
 AUDIO_SUFFIXES = frozenset({".aif", ".aiff", ".au", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav"})
 """How files are called that are taken for recordings where a folder is searched for them."""
+MOST_SECONDS = 1e7  # four months; a recording that is longer is a mistake
+_RATES = (1_000, 1_000_000)
+_MOST_CHANNELS = 256
+_UNKNOWN_LENGTH = 1 << 62  # what libsndfile says of a stream whose writer did not know
+_ALWAYS_ALLOWED = 1 << 26  # samples, 70 minutes at 16 kHz
+_MOST_CLAIMED = 1024  # samples per byte; FLAC packs silence so densely
+_MOST_EXPANSION = 64  # samples in memory per byte; Opus packs speech so densely
+_URL = re.compile(r"(^|/)[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +49,7 @@ class AudioInfo:
 
 def audio_info(path: str | Path) -> AudioInfo:
     """The header of a recording; no sample of it is decoded."""
-    with _open(path) as file:
+    with open_audio(path) as file:
         return AudioInfo(file.samplerate, file.channels, file.frames, file.format)
 
 
@@ -54,7 +64,9 @@ def load_audio(path: str | Path, sample_rate: int, offset: float = 0.0, duration
             f"`sample_rate` must be positive, `offset` and `duration` must not be negative; "
             f"got {sample_rate}, {offset} and {duration}."
         )
-    samples_NC, rate = _read(path, offset, duration)
+    if offset > MOST_SECONDS or (duration is not None and duration > MOST_SECONDS):
+        raise DataError(f"{path} was to be read from {offset} s on for {duration} s; no recording is that long.")
+    samples_NC, rate = _read(path, sample_rate, offset, duration)
     samples_N = mono(samples_NC, path)
     if rate != sample_rate and len(samples_N):
         # soxr runs on one thread, so the bits are the same in a worker and in the main process
@@ -70,13 +82,15 @@ def mono(samples_NC: NDArray[Any], name: str | Path) -> NDArray[np.float32]:
     return np.ascontiguousarray(samples_N, dtype=np.float32)
 
 
-def _read(path: str | Path, offset: float, duration: float | None) -> tuple[np.ndarray, int]:
-    with _open(path) as file:
+def _read(path: str | Path, sample_rate: int, offset: float, duration: float | None) -> tuple[np.ndarray, int]:
+    with open_audio(path) as file:
         start = round(offset * file.samplerate)
         if start > file.frames:
             length = file.frames / file.samplerate
             raise DataError(f"{path} is {length:.3f} s long, but it was to be read from {offset:.3f} s on.")
-        frames = -1 if duration is None else round(duration * file.samplerate)
+        rest = file.frames - start
+        frames = rest if duration is None else min(rest, round(duration * file.samplerate))
+        _refuse_expansion(path, frames * max(file.channels, sample_rate / file.samplerate))
         try:
             if start:
                 file.seek(start)
@@ -85,18 +99,62 @@ def _read(path: str | Path, offset: float, duration: float | None) -> tuple[np.n
             raise DataError(f"{path} cannot be decoded: {error} It is broken, or not the format it claims.") from None
 
 
-def _open(path: str | Path) -> soundfile.SoundFile:
+def open_audio(path: str | Path) -> soundfile.SoundFile:
+    """A recording to decode. Raises DataError for what is none, or whose header says what cannot be."""
     try:
-        return soundfile.SoundFile(str(path))
+        refuse_special(Path(path))
+        file = soundfile.SoundFile(str(path))
+    except OSError as error:
+        raise DataError(_not_there(str(path), error)) from None
     except (soundfile.LibsndfileError, TypeError) as error:  # TypeError: a .raw file, which does not say what it holds
-        raise DataError(_cannot_open(Path(path), error)) from None
+        if Path(path).stat().st_size == 0:
+            raise DataError(f"{path} is empty (0 bytes).") from None
+        said = f"{path} cannot be read as audio: {error} Formats are WAV, FLAC, OGG and MP3."
+        raise DataError(said) from None
+    try:
+        _refuse_claims(file, path)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
-def _cannot_open(path: Path, error: Exception) -> str:
-    if not path.exists():
+def _refuse_claims(file: soundfile.SoundFile, path: str | Path) -> None:
+    """A header is quickly written: 1 Hz would make hours of a second, and a length may be that of nothing."""
+    if not _RATES[0] <= file.samplerate <= _RATES[1]:
+        raise DataError(
+            f"{path} says that it has {file.samplerate:,} samples a second; {_RATES[0]:,} to {_RATES[1]:,} can be. "
+            "Write it again."
+        )
+    if file.channels > _MOST_CHANNELS:
+        raise DataError(f"{path} says that it has {file.channels:,} channels; {_MOST_CHANNELS} can be. Write it again.")
+    most = _ALWAYS_ALLOWED + _MOST_CLAIMED * Path(path).stat().st_size
+    if file.frames >= _UNKNOWN_LENGTH:
+        raise DataError(f"{path} does not say how long it is. Write it again, for example with: ffmpeg -i OLD NEW")
+    if file.frames * file.channels > most:
+        raise DataError(
+            f"{path} says that it has {file.frames:,} samples of {file.channels} channels, which cannot be in its "
+            f"{Path(path).stat().st_size:,} bytes. Write it again."
+        )
+
+
+def _refuse_expansion(path: str | Path, samples: float) -> None:
+    size = Path(path).stat().st_size
+    if samples > _ALWAYS_ALLOWED + _MOST_EXPANSION * size:
+        raise DataError(
+            f"{path} would become {samples:,.0f} samples in memory, from {size:,} bytes, as an attack would. Cut it "
+            "into utterances if you trust it."
+        )
+
+
+def is_url(text: str) -> bool:
+    """Whether the path of a recording is a URL, also behind a folder and with one slash lost."""
+    return _URL.search(text) is not None
+
+
+def _not_there(path: str, error: OSError) -> str:
+    if is_url(path):
+        return f"{path}: URLs are not read yet. Copy the recordings to a disk, and give their paths there."
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
         return f"{path} does not exist. Audio paths are relative to the folder of their manifest."
-    if path.is_dir():
-        return f"{path} is a folder, not a recording."
-    if path.stat().st_size == 0:
-        return f"{path} is empty (0 bytes)."
-    return f"{path} cannot be read as audio: {error} Formats are WAV, FLAC, OGG and MP3."
+    return f"{path[:200]} cannot be opened: {error.strerror or error}."

@@ -12,6 +12,7 @@ from sonosco_like.data.text import Missing, Tokenizer
 from sonosco_like.errors import DataError, MissingPackageError, UsageError
 from sonosco_like.records import SPECIAL_SYMBOLS, UNKNOWN
 from sonosco_like.serialization import serializable
+from sonosco_like.strangers import refuse_special
 
 
 @serializable
@@ -46,6 +47,7 @@ class SentencePieceTokenizer(Tokenizer):
     @cached_property
     def _processor(self) -> Any:
         try:
+            refuse_special(self.model)
             return _package().SentencePieceProcessor(model_file=str(self.model))
         except (OSError, RuntimeError) as error:
             raise DataError(f"The SentencePiece model {self.model} cannot be read: {error}") from None

@@ -24,6 +24,7 @@ from sonosco_like.data.collate import Example, collate
 from sonosco_like.data.features import FeatureExtractor, LogMel
 from sonosco_like.data.manifest import Manifest
 from sonosco_like.data.normalization import GlobalNormalization, Normalization, UtteranceNormalization
+from sonosco_like.data.part import Part
 from sonosco_like.data.text import Alphabet, TextCleaner, Tokenizer
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.records import Batch, Utterance
@@ -63,6 +64,8 @@ class AudioDataset:
     An utterance cannot be used if its recording is missing, broken, without samples, shorter than the manifest says or
     silent (no sample beyond `silence`), if its length is not within `min_duration` and `max_duration`, or if its text
     has a character without label. `on_bad: error` stops and names its row, `on_bad: skip` lists it and goes on.
+
+    With `part` the dataset is one part of the manifest, such as `{keep: val, by: speaker}`.
     """
 
     manifest: Path
@@ -76,6 +79,7 @@ class AudioDataset:
     max_duration: float | None = None
     silence: float = 1e-4
     on_bad: Literal["error", "skip"] = "error"
+    part: Part | None = None
 
     def __post_init__(self) -> None:
         if self.max_duration is not None and not 0 <= self.min_duration <= self.max_duration:
@@ -104,12 +108,43 @@ class AudioDataset:
     @cached_property
     def usable(self) -> NDArray[np.int64]:
         """Indices of the utterances that the sampler may choose from."""
+        return self.of_this_part(self.within_limits())
+
+    def use_utterances(self, utterances: Manifest) -> None:
+        """Go on with these rows instead of those of the manifest."""
+        if utterances is not self.utterances:
+            self._forget("excluded", "usable", "durations", "_is_within_limits")
+            self.utterances = utterances
+
+    def use_rows(self, usable: NDArray[np.int64]) -> None:
+        """Have the sampler choose from the utterances at these indices only."""
+        if not np.array_equal(usable, vars(self).get("usable", ())):
+            self._forget("durations")
+            self.usable = np.asarray(usable, dtype=np.int64)
+
+    def _forget(self, *names: str) -> None:
+        for name in names:
+            vars(self).pop(name, None)
+
+    def within_limits(self) -> NDArray[np.int64]:
+        """Indices of the utterances whose length is within the limits."""
         if self.excluded:
             logger.warning("%s: %d utterances left out for their length.", self.manifest, len(self.excluded))
-        usable = np.flatnonzero(self._is_within_limits)
-        if len(usable) == 0:
+        within = np.flatnonzero(self._is_within_limits)
+        if len(within) == 0:
             raise DataError(f"No utterance of {self.manifest} is within `min_duration` and `max_duration`.")
-        return usable
+        return within
+
+    def of_this_part(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of the indices whose utterances belong to the dataset's part of the manifest."""
+        if self.part is None:
+            return indices
+        found = np.intersect1d(indices, self.part.rows_of(list(self.utterances)))
+        if len(found) == 0:
+            raise DataError(
+                f"No utterance of {self.manifest} that is within the limits is in its part {self.part.keep!r}."
+            )
+        return found
 
     @cached_property
     def durations(self) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
 from sonosco_like.data.dataset import AudioDataset, Fetched
@@ -58,7 +59,7 @@ class AudioDataLoader:
         self.position = 0
         self.rank, self.world_size = 0, 1
         self._met: dict[str, str] = {}
-        self._plan: tuple[tuple[int, int, int], BatchPlan] | None = None
+        self._plan: tuple[tuple[int, int, int], BatchPlan, NDArray[np.float64]] | None = None
         self._saved_data: str | None = None
 
     def __len__(self) -> int:
@@ -68,15 +69,15 @@ class AudioDataLoader:
     @property
     def plan(self) -> BatchPlan:
         """The batches of the current epoch for this rank, as indices into `dataset.usable`."""
-        wanted = (self.epoch, self.rank, self.world_size)
-        if self._plan is None or self._plan[0] != wanted:
-            plan = self.sampler.plan(self.dataset.durations, self.seed, *wanted)
+        wanted, durations = (self.epoch, self.rank, self.world_size), self.dataset.durations
+        if self._plan is None or self._plan[0] != wanted or self._plan[2] is not durations:
+            plan = self.sampler.plan(durations, self.seed, *wanted)
             if len(plan) == 0:
                 raise DataError(
                     f"{self.dataset.manifest} has {len(plan.left_out)} usable utterances, too few for "
                     f"{self.world_size} processes. Use fewer of them."
                 )
-            self._plan = wanted, plan
+            self._plan = wanted, plan, durations
         return self._plan[1]
 
     @property

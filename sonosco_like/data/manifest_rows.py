@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -11,7 +10,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from sonosco_like.data.audio import MOST_SECONDS
 from sonosco_like.errors import DataError, did_you_mean
+from sonosco_like.strangers import read_bytes
 
 SCHEMA = pa.schema(
     [
@@ -24,6 +25,7 @@ SCHEMA = pa.schema(
     ]
 )
 MOST_PROBLEMS = 20
+_LARGEST_TRANSCRIPT = 1 << 20
 _CHUNK = 65536
 
 
@@ -118,15 +120,17 @@ def row_of_csv(cells: list[str], header: list[str], folder: Path, text_is_path: 
 
 def _transcript(path: Path) -> str:
     try:
-        return " ".join(path.read_text(encoding="utf-8").split())
-    except (OSError, UnicodeDecodeError) as error:
+        return " ".join(read_bytes(path, _LARGEST_TRANSCRIPT).decode().split())
+    except (OSError, UnicodeDecodeError, DataError) as error:
         raise BadRowError(f"names a transcript that cannot be read: {error}") from None
 
 
 def _parse(line: bytes) -> dict[str, Any]:
     try:
         content = json.loads(line)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise BadRowError("is nested too deeply") from None
+    except ValueError as error:
         raise BadRowError(f"is not JSON: {error}") from None
     if not isinstance(content, dict):
         raise BadRowError(f"must be a JSON object, got {_shown(content)}")
@@ -140,6 +144,8 @@ def _row(values: dict[str, Any]) -> Row:
         raise BadRowError(f"`audio_filepath` must be the path of a recording, got {_shown(audio)}{hint}")
     if not isinstance(text, str):
         raise BadRowError(f"`text` must be the transcript, got {_shown(text)}")
+    for name in ("audio_filepath", "text", "id", "speaker"):
+        _refuse_half_characters(name, values.get(name))
     return Row(
         _name("id", values),
         audio,
@@ -148,6 +154,14 @@ def _row(values: dict[str, Any]) -> Row:
         _name("speaker", values),
         _seconds("offset", values),
     )
+
+
+def _refuse_half_characters(key: str, value: Any) -> None:
+    """JSON can name halves of characters, which no text in UTF-8 can hold."""
+    try:
+        str(value).encode()
+    except UnicodeEncodeError:
+        raise BadRowError(f"`{key}` holds half of a character, got {_shown(value)}") from None
 
 
 def _name(key: str, values: dict[str, Any]) -> str | None:
@@ -164,8 +178,9 @@ def _seconds(key: str, values: dict[str, Any]) -> float | None:
     if value is None:
         return None
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < 0:
-        raise BadRowError(f"`{key}` must be a number of seconds, not negative, got {_shown(value)}")
+    if not number or not 0 <= value <= MOST_SECONDS:
+        said = f"`{key}` must be a number of seconds, not negative and at most {MOST_SECONDS:,.0f}"
+        raise BadRowError(f"{said}, got {_shown(value)}")
     return float(value)
 
 

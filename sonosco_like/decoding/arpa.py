@@ -7,18 +7,18 @@ shorter histories.
 
 from __future__ import annotations
 
-import gzip
 import math
 import re
-import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
 
 from sonosco_like.errors import DataError
+from sonosco_like.strangers import is_packed, lines_of, open_text
 
 History = tuple[str, ...]
 SENTENCE_START, SENTENCE_END, UNKNOWN_WORD = "<s>", "</s>", "<unk>"
 _SECTION = re.compile(r"\\([1-9]\d*)-grams:")
+_HIGHEST_ORDER = 100
 _MISSING_UNKNOWN = -100.0  # log10, what KenLM assumes for a model without <unk>
 
 
@@ -30,9 +30,11 @@ class ArpaModel:
         self._probabilities: dict[History, float] = {(UNKNOWN_WORD,): _MISSING_UNKNOWN}
         self._back_offs: dict[History, float] = {}
         try:
-            with _open_text(path) as file:
-                self._read(file, path)
-        except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+            if path.suffix == ".gz" and not is_packed(path):
+                raise OSError("it is called .gz, and is not packed")
+            with open_text(path) as file:
+                self._read((line.decode() for line in lines_of(file, path)), path)
+        except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"{path} cannot be read as ARPA text in UTF-8, plain or gzip: {error}.") from None
 
     def start(self) -> History:
@@ -63,8 +65,8 @@ class ArpaModel:
             words = words[1:]
         return words
 
-    def _read(self, file: TextIO, path: Path) -> None:
-        lines = enumerate(file, 1)
+    def _read(self, text: Iterator[str], path: Path) -> None:
+        lines = enumerate(text, 1)
         if not any(line.strip() == "\\data\\" for _, line in lines):
             raise DataError(f"{path} is not a language model in ARPA format: it has no line `\\data\\`.")
         for number, line in lines:
@@ -72,9 +74,9 @@ class ArpaModel:
             if line == "\\end\\":
                 return
             if section := _SECTION.fullmatch(line):
-                self.order = int(section[1])
+                self.order = _order(section[1], f"{path}:{number}")
             elif line.startswith("\\"):
-                raise DataError(f"{path}:{number}: expected `\\N-grams:` or `\\end\\`, got {line!r}.")
+                raise DataError(f"{path}:{number}: expected `\\N-grams:` or `\\end\\`, got {line[:100]!r}.")
             elif line and self.order:
                 self._add(line, f"{path}:{number}")
         raise DataError(f"{path} ends before its line `\\end\\`; it was not written or copied completely.")
@@ -85,29 +87,31 @@ class ArpaModel:
         try:
             if len(words) != self.order or len(fields) > self.order + 2:
                 raise ValueError
-            self._probabilities[words] = float(fields[0])
+            self._probabilities[words] = _logarithm(fields[0])
             if len(fields) > 1 + self.order:
-                self._back_offs[words] = float(fields[1 + self.order])
+                self._back_offs[words] = _logarithm(fields[1 + self.order])
         except ValueError:
-            raise DataError(
-                f"{place}: expected a log probability, {self.order} words and perhaps a back-off weight, got {line!r}."
-            ) from None
+            expected = f"expected a log probability, {self.order} words and perhaps a back-off weight"
+            raise DataError(f"{place}: {expected}, got {line[:100]!r}.") from None
 
 
 def is_arpa(path: Path) -> bool:
     """Whether a file looks like ARPA text rather than KenLM's binary format."""
     try:
-        with _open_bytes(path) as file:
+        with open_text(path) as file:
             return b"\0" not in file.read(512)
-    except (OSError, EOFError, zlib.error):
+    except (OSError, DataError):
         return True  # reading it as ARPA says what is wrong with it
 
 
-def _open_bytes(path: Path) -> gzip.GzipFile:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+def _order(digits: str, place: str) -> int:
+    if len(digits) > len(str(_HIGHEST_ORDER)) or int(digits) > _HIGHEST_ORDER:
+        raise DataError(f"{place}: n-grams of an order up to {_HIGHEST_ORDER} are read, got {digits[:20]}.")
+    return int(digits)
 
 
-def _open_text(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8")
-    return path.open(encoding="utf-8")
+def _logarithm(text: str) -> float:
+    value = float(text)
+    if math.isnan(value) or value == math.inf:
+        raise ValueError
+    return value

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from sonosco_like.decoding.arpa import ArpaModel, is_arpa
 from sonosco_like.errors import DataError, MissingPackageError, UsageError
 from sonosco_like.serialization import serializable
+from sonosco_like.strangers import refuse_special
 
 
 class WordModel(Protocol):
@@ -43,8 +44,9 @@ class NGramLanguageModel:
     def load(self) -> WordModel:
         """The model in memory; a file is read only once, unless it changes."""
         path = Path(self.path)
-        if not path.is_file():
+        if not path.exists():
             raise UsageError(f"There is no language model at {path}. Give the path of an ARPA or KenLM file.")
+        refuse_special(path)
         version = path.stat().st_mtime_ns, path.stat().st_size
         has_kenlm = importlib.util.find_spec("kenlm") is not None
         if self.reader == "kenlm" or (self.reader == "auto" and has_kenlm):

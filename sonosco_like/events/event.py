@@ -14,6 +14,10 @@ class Event(str, Enum):
     build_scheduler                            _start and _end, as all that follow
     attach                                     the callback learns whom it listens to
     build_data                                 for each loader by its name: train, val, test
+        load_data                              its manifest is read; this and two more of our own datasets only
+        process_data                           utterances of a wrong length are left out
+        split_data                             it keeps its part of the manifest, or all
+    create_loader                              for each: of several processes each gets its share
     build_tokenizer
     training_start
         epoch_start
@@ -55,7 +59,15 @@ class Event(str, Enum):
     BUILD_SCHEDULER_START = "build_scheduler_start"
     BUILD_SCHEDULER_END = "build_scheduler_end"
     BUILD_DATA_START = "build_data_start"
+    LOAD_DATA_START = "load_data_start"
+    LOAD_DATA_END = "load_data_end"
+    PROCESS_DATA_START = "process_data_start"
+    PROCESS_DATA_END = "process_data_end"
+    SPLIT_DATA_START = "split_data_start"
+    SPLIT_DATA_END = "split_data_end"
     BUILD_DATA_END = "build_data_end"
+    CREATE_LOADER_START = "create_loader_start"
+    CREATE_LOADER_END = "create_loader_end"
     BUILD_TOKENIZER_START = "build_tokenizer_start"
     BUILD_TOKENIZER_END = "build_tokenizer_end"
     TRAINING_START = "training_start"

@@ -9,16 +9,29 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from sonosco_like.errors import SonoscoError, UsageError, did_you_mean
+from sonosco_like.errors import SonoscoError, UsageError
 from sonosco_like.events.callback import AbstractCallback
 from sonosco_like.events.event import Event
 from sonosco_like.events.moment import Moment, Stop
-from sonosco_like.events.pairs import Pair, event_of_pair, hook_of_pair
-from sonosco_like.events.stages import Hooks, stages_of
+from sonosco_like.events.overriding import let_overrides_be_heard, stages_of, stages_without_result
+from sonosco_like.events.own_hooks import own_hooks
+from sonosco_like.events.pairs import Pair, check_pair, event_of_pair, hook_of_pair
+from sonosco_like.events.signatures import (
+    check_call,
+    check_hook,
+    check_moment,
+    refuse_methods_of_others,
+    refuse_too_late,
+)
+from sonosco_like.events.stages import Hooks
 
 logger = logging.getLogger(__name__)
 
 Listener = AbstractCallback | Pair | Callable[..., Any]
+_NOTHING = (
+    "it put nothing in the place of the result, a {}. Return the result, or a new one; a function that only looks does "
+    "not take `return_value`"
+)
 Disabled = dict[int, Any]  # owners of hooks that are not called any more, by their ids
 
 
@@ -30,7 +43,13 @@ class Hook:
     """One listener of one event: names itself when it fails, and knows how long it took."""
 
     def __init__(
-        self, owner: Any, event: str, function: Callable[[Moment], Any], seconds: dict[str, float], disabled: Disabled
+        self,
+        owner: Any,
+        event: str,
+        function: Callable[[Moment], Any],
+        seconds: dict[str, float],
+        disabled: Disabled,
+        may_be_none: bool = False,
     ) -> None:
         self.owner = owner
         self.event = event
@@ -39,13 +58,17 @@ class Hook:
         self.name = _name_of(owner)
         self.policy = getattr(owner, "on_failure", "raise")
         self.disabled = disabled  # shared by all hooks
+        self.may_be_none = may_be_none  # what takes the place of the result
 
     def __call__(self, moment: Moment) -> None:
         if id(self.owner) in self.disabled:
             return
-        start = time.perf_counter()
+        start, result = time.perf_counter(), moment.result
         try:
             self.function(moment)
+            if moment.result is None and result is not None and not self.may_be_none:
+                moment.result = result
+                raise UsageError(_NOTHING.format(type(result).__name__))
         except Stop:
             raise
         except Exception as error:
@@ -84,7 +107,7 @@ def listen(host: Any, listeners: Sequence[Listener], rank: int = 0) -> tuple[Hoo
     """
     seconds: dict[str, float] = defaultdict(float)
     found = _find(host, listeners, rank, seconds, {})
-    return {event: tuple(hooks) for event, hooks in found.items()}, seconds
+    return _table(host, found), seconds
 
 
 def listen_anew(
@@ -106,7 +129,7 @@ def listen_anew(
     newcomers: Hooks = {
         event: tuple(hook for hook in hooks if id(hook.owner) in new - old) for event, hooks in found.items()
     }
-    return {event: tuple(hooks) for event, hooks in found.items()}, newcomers
+    return _table(host, found), newcomers
 
 
 def close(listeners: Iterable[Any]) -> None:
@@ -122,50 +145,54 @@ def close(listeners: Iterable[Any]) -> None:
 def _find(
     host: Any, listeners: Sequence[Listener], rank: int, seconds: dict[str, float], disabled: Disabled
 ) -> dict[str, list[Hook]]:
-    events = known_events(type(host))
+    events, stages = known_events(type(host)), stages_of(host)
+    free = {f"{name}_end" for name in stages_without_result(type(host))}
     found: dict[str, list[Hook]] = defaultdict(list)
-    for event, function in _own_hooks(host, events):
-        found[event].append(Hook(host, event, function, seconds, disabled))
+    for event, function in own_hooks(host, events):
+        found[event].append(Hook(host, event, function, seconds, disabled, event in free))
     for listener in sorted(listeners, key=lambda each: getattr(each, "order", 0)):
         ranks = getattr(listener, "ranks", None)
         if ranks is None or rank in ranks:
-            for event, function in _hooks_of(listener, events, type(host)):
-                found[event].append(Hook(listener, event, function, seconds, disabled))
+            for event, function in _hooks_of(listener, events, stages):
+                found[event].append(Hook(listener, event, function, seconds, disabled, event in free))
     return found
 
 
-def _own_hooks(host: Any, events: set[str]) -> Iterable[tuple[str, Callable[[Moment], Any]]]:
-    """Hooks a class defines for itself: base first, and in each class its list before its methods, each once."""
-    for cls in reversed(type(host).__mro__):
-        for pair in vars(cls).get("class_callbacks", ()):
-            yield event_of_pair(pair, events), hook_of_pair(pair, stages_of(type(host)))
-        for name, method in vars(cls).items():
-            if name.startswith("on_") and inspect.isfunction(method):
-                _check(f"{cls.__qualname__}.{name}", name, method, events)
-                yield name.removeprefix("on_"), method.__get__(host)
+def _table(host: Any, found: dict[str, list[Hook]]) -> Hooks:
+    hooks: Hooks = {event: tuple(each) for event, each in found.items()}
+    let_overrides_be_heard(host, hooks)
+    return hooks
 
 
-def _hooks_of(listener: Listener, events: set[str], host: type) -> Iterable[tuple[str, Callable[[Moment], Any]]]:
+def _hooks_of(
+    listener: Listener, events: set[str], stages: dict[str, list[str]]
+) -> Iterable[tuple[str, Callable[[Moment], Any]]]:
     if isinstance(listener, tuple):
-        yield event_of_pair(listener, events), hook_of_pair(listener, stages_of(host))
+        check_pair(listener, "A pair in `callbacks`")
+        event = event_of_pair(listener, events)
+        refuse_too_late(f"The function at {listener[0]!r}", event)
+        yield event, hook_of_pair(listener, event, stages)
         return
     cls = type(listener)
     if not isinstance(listener, AbstractCallback):
         if not callable(listener):
             raise UsageError(f"A callback is an AbstractCallback, an (event, function) pair or a callable, not {cls}.")
-        _check_call(listener)
+        check_call(listener)
         yield Event.BATCH_END.value, _after_batch(listener)
         return
+    refuse_methods_of_others(cls, events)
     if cls.__call__ is not AbstractCallback.__call__:
-        _check_call(listener)
+        check_call(listener)
         yield Event.BATCH_END.value, _after_batch(listener)
     for name, method in inspect.getmembers(cls, inspect.isfunction):
+        owner, event = f"{cls.__qualname__}.{name}", name.removeprefix("on_")
         if name == "on_event":
-            _check_moment(f"{cls.__qualname__}.{name}", name, method)
+            check_moment(owner, name, method)
             yield from ((event, method.__get__(listener)) for event in sorted(events))
         elif name.startswith("on_"):
-            _check(f"{cls.__qualname__}.{name}", name, method, events)
-            yield name.removeprefix("on_"), method.__get__(listener)
+            refuse_too_late(owner, event)
+            check_hook(owner, name, method, events)
+            yield event, method.__get__(listener)
 
 
 def _after_batch(listener: Callable[..., Any]) -> Callable[[Moment], None]:
@@ -174,24 +201,3 @@ def _after_batch(listener: Callable[..., Any]) -> Callable[[Moment], None]:
         listener(context.epoch, context.step, context.performance_measures, context)
 
     return call
-
-
-def _check(owner: str, name: str, method: Callable[..., Any], events: set[str]) -> None:
-    event = name.removeprefix("on_")
-    if event not in events:
-        raise UsageError(f"{owner} would never be called: there is no event {event!r}{did_you_mean(event, events)}.")
-    _check_moment(owner, name, method)
-
-
-def _check_moment(owner: str, name: str, method: Callable[..., Any]) -> None:
-    required = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty]
-    if len(required) != 2:
-        raise UsageError(f"{owner} must take the moment and nothing else: `def {name}(self, moment)`.")
-
-
-def _check_call(listener: Callable[..., Any]) -> None:
-    try:
-        inspect.signature(listener).bind(0, 0, {}, None)
-    except TypeError:
-        name = getattr(listener, "__name__", type(listener).__name__)
-        raise UsageError(f"{name} must take epoch, step, performance_measures and context when it is called.") from None

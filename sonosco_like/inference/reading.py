@@ -18,7 +18,7 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from sonosco_like.data.audio import AUDIO_SUFFIXES, AudioInfo, audio_info, load_audio, mono
+from sonosco_like.data.audio import AUDIO_SUFFIXES, AudioInfo, audio_info, load_audio, mono, open_audio
 from sonosco_like.errors import DataError, UsageError
 
 Samples = NDArray[np.float32]
@@ -96,7 +96,7 @@ def blocks_of(path: Path, sample_rate: int, whole: float) -> Iterator[Samples]:
 def _stream(path: Path, info: AudioInfo, sample_rate: int) -> Iterator[Samples]:
     resampler = soxr.ResampleStream(info.sample_rate, sample_rate, 1, dtype="float32")
     size = int(_BLOCK_SECONDS * info.sample_rate)
-    with soundfile.SoundFile(str(path)) as file:
+    with open_audio(path) as file:
         while True:
             try:
                 block_NC = file.read(size, dtype="float32", always_2d=True)

@@ -210,7 +210,8 @@ def read_experiment(config: Path, overrides: Iterable[str] = ()) -> Experiment:
     Models are built while the file is read, so the seed has to be known before.
     """
     if not config.is_file():
-        raise UsageError(f"There is no config file {config}.")
+        said = "is no file that could be read as a config" if config.exists() else "does not exist"
+        raise UsageError(f"There is no config file {config}: it {said}.")
     text = files.read_file(config.resolve(), MAX_BYTES)
     overrides = list(overrides)
     seed_everything(_seed(apply_overrides(parse(text, str(config)), overrides)))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from sonosco_like.events import Duration, Hooks, Stop
+from sonosco_like.events import Duration, Hooks, ListsCallbacks, Stop
 from sonosco_like.training.averaging import WeightAverage
 from sonosco_like.training.judging import Prediction
 from sonosco_like.training.last_good import LastGood
@@ -19,7 +19,7 @@ from sonosco_like.training.processes import Processes
 from sonosco_like.training.saving import CheckpointSaver
 
 
-class TrainerParts:
+class TrainerParts(ListsCallbacks):
     """The attributes of ModelTrainer that the parts of it use.
 
     `ModelTrainer.init` gives all of them their first values. After that `Preparing` sets what is built (`model`,

@@ -22,16 +22,16 @@ from sonosco_like.training.checks import (
     check_shares,
     check_texts,
 )
+from sonosco_like.training.data_stages import DataStages
 from sonosco_like.training.last_good import LastGood
 from sonosco_like.training.optimization import Optimization
-from sonosco_like.training.validating import Validating
 
 logger = logging.getLogger(__name__)
 
 READING = {"batch_end", "validation_end", "epoch_end", "log"}  # where averages of training are read
 
 
-class Preparing(Validating):
+class Preparing(DataStages):
     """The part of ModelTrainer that makes a run ready."""
 
     def _build(self) -> None:
@@ -67,7 +67,7 @@ class Preparing(Validating):
         check_optimizer(optimizer)
         return optimizer
 
-    @stage("build_scheduler")
+    @stage("build_scheduler", may_be_none=True)
     def build_scheduler(self, optimizer: Any) -> Any:
         """The schedule of an optimizer, if there is one."""
         return self.scheduler.build(optimizer) if hasattr(self.scheduler, "build") else self.scheduler
@@ -98,33 +98,26 @@ class Preparing(Validating):
     def _prepare_data(self) -> None:
         self.train_data_loader = self._prepared("train", self.train_data_loader, "train_data_loader")
         if isinstance(self.val_data_loader, dict):
-            loaders = {name: self.build_data(f"val_{name}", each) for name, each in self.val_data_loader.items()}
+            loaders = {name: self._ready(f"val_{name}", each) for name, each in self.val_data_loader.items()}
             self.val_data_loader.update(loaders)
         else:
             self.val_data_loader = self._prepared("val", self.val_data_loader, "val_data_loader")
         self.test_data_loader = self._prepared("test", self.test_data_loader, "test_data_loader")
         self._vocabulary = self.build_tokenizer()
         check_data(self)
-        for loader in (self.train_data_loader, *self.validation_sets.values(), self.test_data_loader):
-            self.processes.deal(loader)
 
     def _prepared(self, name: str, loader: Any, field: str) -> Any:
         if loader is None:
             return None
-        prepared = self.build_data(name, loader)
+        prepared = self._ready(name, loader)
         if prepared is not loader:
             self._original_fields.setdefault(field, loader)
         return prepared
 
-    @stage("build_data")
-    def build_data(self, name: str, loader: Any) -> Any:
-        """A loader that is ready; the training data says what all is measured by, such as global statistics."""
-        prepare = getattr(getattr(loader, "dataset", None), "prepare", None)
-        if name == "train" and prepare is not None:
-            prepare()
-        return loader
+    def _ready(self, name: str, loader: Any) -> Any:
+        return self.create_loader(name, self.build_data(name, loader))
 
-    @stage("build_tokenizer")
+    @stage("build_tokenizer", may_be_none=True)
     def build_tokenizer(self) -> Any:
         """The tokenizer of the data, if it has one."""
         for loader in (self.train_data_loader, *self.validation_sets.values(), self.test_data_loader):

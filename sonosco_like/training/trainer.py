@@ -51,7 +51,6 @@ class ModelTrainer(Checkpointing, Recovering):
     `epoch` and `step` are those under way, both from 0; `global_step` counts the batches done.
     """
 
-    class_callbacks: ClassVar[list[Any]] = []
     events: ClassVar[tuple[str, ...]] = ()
 
     model: nn.Module = field(kw_only=False)
@@ -319,7 +318,7 @@ class ModelTrainer(Checkpointing, Recovering):
         self._validate_if_due()
         self.batch_unfinished = False
 
-    @stage("fetch")
+    @stage("fetch", may_be_none=True)
     def fetch(self, batches: Iterator[Any]) -> Any:
         """The next batch, or None at the end of the epoch."""
         batch = next(batches, None)

@@ -16,7 +16,8 @@ from sonosco_like.training import ModelTrainer
 STAGES = stages_of(ModelTrainer)
 NOT_STAGES = {"attach", "log", "error"}
 OWN = {"init_start", "init_end"}  # heard by the trainer's own hooks only: nobody can be attached before it is made
-OF_STAGES = [event.value for event in Event if event.value not in NOT_STAGES | OWN]
+OF_OUR_DATA = {f"{s}_{end}" for s in ("load_data", "process_data", "split_data") for end in ("start", "end")}
+OF_STAGES = [event.value for event in Event if event.value not in NOT_STAGES | OWN | OF_OUR_DATA]
 
 
 def test_the_enum_equals_the_declared_stages():
@@ -51,7 +52,7 @@ def test_a_run_is_heard_in_the_order_of_the_loop():
     assert ear.heard == [
         "build_model_start", "build_model_end", "build_optimizer_start", "build_optimizer_end",
         "build_scheduler_start", "build_scheduler_end", "attach",
-        "build_data_start", "build_data_end", "build_data_start", "build_data_end",
+        *["build_data_start", "build_data_end", "create_loader_start", "create_loader_end"] * 2,
         "build_tokenizer_start", "build_tokenizer_end",
         "training_start", "epoch_start",
         *BATCH, "batch_end",
@@ -144,7 +145,7 @@ def test_a_failure_at_any_event_is_heard_as_an_error_and_named(event, run):
     assert ear.heard.count("error") == 1
     assert ear.closed == 1
     under_way = unended(ear.heard)
-    if event not in ("attach", "training_end") and not event.startswith("build_"):
+    if event not in ("attach", "training_end") and not event.startswith(("build_", "create_")):
         assert under_way["training"] == 1  # its end is not heard: it was not done
 
 

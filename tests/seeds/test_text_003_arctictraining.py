@@ -6,12 +6,16 @@ import logging
 from typing import Any, ClassVar
 
 import pytest
+import soundfile
 import torch
 from seed_run import Speech, speech_trainer, utterances
 
-from sonosco_like import ModelTrainer, load, serializable
+from sonosco_like import ModelTrainer, load, save, serializable
+from sonosco_like.data import AudioDataLoader, AudioDataset, BucketSampler, write_manifest
+from sonosco_like.data.features import LogMel
 from sonosco_like.data.text import Alphabet
 from sonosco_like.errors import UsageError
+from sonosco_like.records import Utterance
 
 logger = logging.getLogger(__name__)
 
@@ -76,16 +80,36 @@ def test_pre_step_functions_replace_the_batch():
 
 
 class TrainerA(ModelTrainer):
-    """The parent of the text's example."""
+    """The parent of the text's example, word for word."""
 
-    def on_epoch_end(self, moment):
+    name = "trainer_a"
+
+    def post_epoch_callback(self):
         print("Trainer A post epoch callback")
 
 
 class TrainerB(TrainerA):
     """The child: a list, and a method of the same name."""
 
-    class_callbacks: ClassVar[list[Any]] = [("post-epoch", lambda self: print("Trainer B post epoch callback 1"))]
+    name = "trainer_b"
+
+    callbacks = [("post-epoch", lambda self: print("Trainer B post epoch callback 1"))]  # noqa: RUF012
+
+    def post_epoch_callback(self):
+        print("Trainer B post epoch callback 2")
+
+
+class OurTrainerA(ModelTrainer):
+    """The same under our names."""
+
+    def on_epoch_end(self, moment):
+        print("Trainer A post epoch callback")
+
+
+class OurTrainerB(OurTrainerA):
+    """Its child."""
+
+    class_callbacks: ClassVar[list[Any]] = [("epoch_end", lambda self: print("Trainer B post epoch callback 1"))]
 
     def on_epoch_end(self, moment):
         print("Trainer B post epoch callback 2")
@@ -98,9 +122,66 @@ Trainer B post epoch callback 2
 """
 
 
-def test_inherited_callbacks_are_heard_in_the_order_the_text_prints(capsys):
-    speech_trainer(cls=TrainerB, epochs=1).start_training()
+@pytest.mark.parametrize("cls", [TrainerB, OurTrainerB])
+def test_inherited_callbacks_are_heard_in_the_order_the_text_prints(cls, capsys):
+    speech_trainer(cls=cls, epochs=1).start_training()
     assert capsys.readouterr().out == PRINTED
+
+
+def pre_step_callback(self, batch):
+    print(f"Step callback triggered with batch {batch.ids}")
+    return utterances(99)
+
+
+class Listing(ModelTrainer):
+    """The text's pre-step callback in the list of the class."""
+
+    name = "my_trainer"
+    callbacks = [("pre-step", pre_step_callback)]  # noqa: RUF012
+
+
+class Defining(ModelTrainer):
+    """The equivalent callback as a method."""
+
+    name = "my_trainer"
+
+    def pre_step_callback(self, batch):
+        print(f"Step callback triggered with batch {batch.ids}")
+        return utterances(99)
+
+
+@serializable
+class SerializableListing(ModelTrainer):
+    """The list in a class that is saved by its name."""
+
+    callbacks = [("pre-step", pre_step_callback)]  # noqa: RUF012
+
+
+@serializable
+class Annotated(ModelTrainer):
+    """The list with a type."""
+
+    callbacks: ClassVar[list[Any]] = [("pre-step", pre_step_callback)]
+
+
+@pytest.mark.parametrize("cls", [Listing, Defining, SerializableListing, Annotated])
+def test_a_callback_in_the_class_as_the_text_writes_it_replaces_the_batch(cls, capsys):
+    seen = []
+    look = ("pre-forward", lambda self, batch: seen.append(batch.ids[0]))
+    trainer = speech_trainer(look, cls=cls, epochs=1, train_data_loader=Speech(batches=2))
+    trainer.start_training()
+    said = "Step callback triggered with batch"
+    assert capsys.readouterr().out.splitlines() == [f"{said} ['u0-0', 'u0-1']", f"{said} ['u1-0', 'u1-1']"]
+    assert seen == ["u99-0", "u99-0"]
+    assert trainer.callbacks == [look]  # those of the instance are an argument as before
+
+
+def test_the_list_of_a_serializable_trainer_survives_a_save(tmp_path, capsys):
+    save(speech_trainer(cls=SerializableListing, epochs=1), tmp_path / "saved")
+    again = load(tmp_path / "saved")
+    assert again.callbacks == []
+    again.start_training()
+    assert capsys.readouterr().out.count("Step callback triggered") == 3
 
 
 def test_a_callback_of_the_instance_comes_last_and_the_parent_is_left_alone(capsys):
@@ -112,12 +193,24 @@ def test_a_callback_of_the_instance_comes_last_and_the_parent_is_left_alone(caps
     assert capsys.readouterr().out == "Trainer A post epoch callback\n"
 
 
+def test_a_pre_init_function_on_an_instance_is_refused_with_the_way_that_works():
+    trainer = speech_trainer()
+    trainer.callbacks.append(("pre-init", pre_init_callback))
+    with pytest.raises(
+        UsageError, match=r"The function at 'pre-init' would never be called.*Hear 'attach' instead, or"
+    ):
+        trainer.start_training()
+
+
 STAGES = {  # blocks of the text -> our stages, each with an argument that a function may take and hand back
     "trainer": {
         "training": None, "epoch": "epoch", "batch": "batch", "forward": "batch", "loss": "output", "backward": "loss",
         "optimizer_step": None, "validation": "loader", "validation_batch": "batch",
     },
-    "data": {"build_data": "loader", "fetch": "batches"},
+    "data": {
+        "load_data": "dataset", "process_data": "dataset", "split_data": "rows", "create_loader": "loader",
+        "build_data": "loader", "fetch": "batches",
+    },
     "model": {"build_model": "model"},
     "optimizer": {"build_optimizer": "parameters"},
     "scheduler": {"build_scheduler": "optimizer"},
@@ -127,16 +220,30 @@ BLOCKS = [(stage, argument) for stages in STAGES.values() for stage, argument in
 
 
 @pytest.mark.parametrize(("stage", "argument"), BLOCKS, ids=[stage for stage, _ in BLOCKS])
-def test_every_building_block_has_pre_and_post_functions(stage, argument):
+def test_every_building_block_has_pre_and_post_functions(stage, argument, tmp_path):
     heard = []
     pairs = [
         (f"pre-{stage}", lambda self: heard.append("pre")),
         (f"pre-{stage}", taking(argument, heard)),
         (f"post-{stage}", lambda self, return_value: heard.append("post") or return_value),
     ]
-    speech_trainer(*pairs).start_training()
+    own_data = {"val_data_loader": recordings(tmp_path)} if stage in ("load_data", "process_data", "split_data") else {}
+    speech_trainer(*pairs, **own_data).start_training()
     assert heard[:2] == ["pre", argument]
     assert heard.count("post") == heard.count("pre") == heard.count(argument) > 0
+
+
+def recordings(folder):
+    """A loader of our own with two recordings in a manifest."""
+    for name in ("a", "b"):
+        soundfile.write(folder / f"{name}.wav", torch.randn(3200).numpy() * 0.1, 16000)
+    rows = [Utterance(name, f"{folder}/{name}.wav", 0.2, name) for name in ("a", "b")]
+    dataset = AudioDataset(
+        manifest=write_manifest(folder / "two.jsonl", rows),
+        features=LogMel(mels=6),
+        tokenizer=Alphabet(characters="ab "),
+    )
+    return AudioDataLoader(dataset=dataset, sampler=BucketSampler(batch_size=2))
 
 
 def taking(argument, heard):

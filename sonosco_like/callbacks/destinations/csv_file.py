@@ -10,6 +10,9 @@ from pathlib import Path
 from sonosco_like.callbacks.destinations.destination import Plain
 from sonosco_like.callbacks.destinations.rows import RowFile
 from sonosco_like.serialization import serializable
+from sonosco_like.strangers import LONGEST_LINE
+
+_MOST_DIGITS = 20
 
 
 @serializable
@@ -52,12 +55,13 @@ class CsvFile(RowFile):
 
     def _read(self, path: Path, before: int) -> list[dict[str, str]]:
         """The rows of steps before `before`, with the cells that are not empty."""
-        with path.open(encoding="utf-8", newline="") as file:
-            lines = csv.reader(file, delimiter=self._delimiter)
+        with path.open("rb") as file:
+            text = (line.decode(errors="replace") for line in iter(lambda: file.readline(LONGEST_LINE), b""))
+            lines = csv.reader(text, delimiter=self._delimiter)
             columns = next(lines, [])
             rows = []
             for cells in lines:
-                whole = len(cells) == len(columns) and cells[0].isdecimal()
+                whole = bool(cells) and len(cells) == len(columns) and _is_step(cells[0])
                 if not whole or int(cells[0]) >= before:
                     break
                 rows.append({column: cell for column, cell in zip(columns, cells, strict=True) if cell})
@@ -75,3 +79,7 @@ class CsvFile(RowFile):
     @property
     def _delimiter(self) -> str:
         return "\t" if self.path.endswith(".tsv") else ","
+
+
+def _is_step(cell: str) -> bool:
+    return cell.isdecimal() and len(cell) < _MOST_DIGITS

@@ -10,6 +10,7 @@ from sonosco_like.callbacks.destinations.destination import Plain
 from sonosco_like.callbacks.destinations.rows import RowFile
 from sonosco_like.run_folder import METRICS
 from sonosco_like.serialization import serializable
+from sonosco_like.strangers import LONGEST_LINE
 
 
 @serializable
@@ -27,9 +28,11 @@ class MetricsFile(RowFile):
         return json.dumps(finite, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
     def kept(self, path: Path, before: int) -> bytes:
-        lines = path.read_bytes().splitlines(keepends=True)
-        end = next((place for place, line in enumerate(lines) if not _is_row_before(line, before)), len(lines))
-        return b"".join(lines[:end])
+        kept: list[bytes] = []
+        with path.open("rb") as file:
+            while _is_row_before(line := file.readline(LONGEST_LINE), before):
+                kept.append(line)
+        return b"".join(kept)
 
 
 def _finite(value: Plain) -> Plain:

@@ -15,6 +15,7 @@ from typing import ClassVar
 from sonosco_like.data.corpora.corpus import SPLIT_OF_PART, Corpus, Row
 from sonosco_like.data.corpora.download import Download
 from sonosco_like.errors import DataError, UsageError
+from sonosco_like.strangers import lines_of, open_file
 
 
 class CommonVoice(Corpus):
@@ -72,8 +73,9 @@ def _milliseconds(text: str, table: Path) -> float:
 def _records(table: Path, columns: Sequence[str]) -> Iterator[dict[str, str]]:
     """The rows of a table that must have these columns; what a short row lacks is empty."""
     try:
-        with table.open(encoding="utf-8", newline="") as stream:
-            reader = csv.DictReader(stream, restval="", delimiter="\t", quoting=csv.QUOTE_NONE)
+        with open_file(table) as stream:
+            lines = (line.decode() for line in lines_of(stream, table))
+            reader = csv.DictReader(lines, restval="", delimiter="\t", quoting=csv.QUOTE_NONE)
             missing = [column for column in columns if column not in (reader.fieldnames or ())]
             if missing:
                 raise DataError(f"{table} has no column {missing[0]!r}; is it of Common Voice?")

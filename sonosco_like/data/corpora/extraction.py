@@ -6,24 +6,30 @@ Unpacking happens in a folder aside, which gets its name when it is whole.
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from lzma import LZMAError
 from pathlib import Path, PurePosixPath
+from typing import Any, NoReturn
 
 from sonosco_like.data.tools.progress import Progress, no_progress
 from sonosco_like.errors import DataError
+from sonosco_like.strangers import open_file
 
 ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar")
 _MOST_MEMBERS = 20_000_000
 _MOST_EXPANSION = 50  # audio shrinks by half at most; a bomb shrinks a thousand times
 _ALWAYS_ALLOWED = 64 << 20  # bytes
 _BLOCK = 1 << 20
+_LONGEST_NAME = 4096  # bytes
+_MOST_AT_ONCE = 4 * _BLOCK
+_PACKED: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 
 
 def is_archive(path: Path) -> bool:
@@ -46,9 +52,11 @@ def extract_archive(archive: Path, folder: Path, progress: Progress = no_progres
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     try:
-        with _readable(archive), tarfile.open(archive) as tar:
-            _extract_members(tar, aside, _Budget(archive, aside), progress)
-            _read_to_end(tar)
+        budget = _Budget(archive, aside)
+        with _readable(archive), _Reader(archive, budget) as stream, _open_tar(stream, archive) as tar:
+            _extract_members(tar, aside, budget, progress)
+            while stream.read(_BLOCK):  # up to the checksum of the compressed stream, behind the last member
+                pass
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
@@ -68,12 +76,58 @@ class _Budget:
     def spend(self, member: tarfile.TarInfo) -> None:
         """Account for a member before it is written."""
         self._members -= 1
-        self._bytes -= member.size if member.isreg() else 0
-        if self._members < 0 or self._bytes < 0:
-            raise DataError(
-                f"{self._archive} unpacks to more than the free space of the disk, or to more than "
-                f"{_MOST_EXPANSION} times its own size, as an attack would. Unpack it by hand if you trust it."
-            )
+        if self._members < 0 or (member.isreg() and member.size > self._bytes):
+            self._refuse()
+
+    def spend_bytes(self, count: int) -> None:
+        """Account for what was unpacked: members, and all that stands between them."""
+        self._bytes -= count
+        if self._bytes < 0:
+            self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise DataError(
+            f"{self._archive} unpacks to more than the free space of the disk, or to more than "
+            f"{_MOST_EXPANSION} times its own size, as an attack would. Unpack it by hand if you trust it."
+        )
+
+
+class _Reader:
+    """The unpacked bytes of an archive, within a budget; Python's tarfile would read a header of any size at once."""
+
+    def __init__(self, archive: Path, budget: _Budget) -> None:
+        with open_file(archive) as file:
+            magic = file.read(6)
+        unpack = next((unpack for mark, unpack in _PACKED.items() if magic.startswith(mark)), open)
+        self._archive, self._budget = archive, budget
+        self._stream: Any = unpack(archive, "rb")
+
+    def __enter__(self) -> _Reader:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stream.close()
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes, of which nobody needs many at once."""
+        if not 0 <= size <= _MOST_AT_ONCE:
+            raise DataError(f"{self._archive} has a header of {size:,} bytes, as an attack would. It is not unpacked.")
+        content: bytes = self._stream.read(size)
+        self._budget.spend_bytes(len(content))
+        return content
+
+    def seek(self, position: int) -> int:
+        """Go on elsewhere; forwards this counts as read."""
+        self._budget.spend_bytes(max(0, position - self.tell()))
+        return int(self._stream.seek(position))
+
+    def tell(self) -> int:
+        """Where in the unpacked bytes it is."""
+        return int(self._stream.tell())
+
+
+def _open_tar(stream: _Reader, archive: Path) -> tarfile.TarFile:
+    return tarfile.TarFile(str(archive), fileobj=stream)  # type: ignore[arg-type]
 
 
 def _extract_members(tar: tarfile.TarFile, folder: Path, budget: _Budget, progress: Progress) -> None:
@@ -94,13 +148,6 @@ def _extract_members(tar: tarfile.TarFile, folder: Path, budget: _Budget, progre
                 raise DataError(f"The archive holds {member.name!r}, which is a device or a pipe. It is not unpacked.")
     for member in links:
         _link(member, folder)
-
-
-def _read_to_end(tar: tarfile.TarFile) -> None:
-    """Reach the checksum of the compressed stream, which stands behind the last member."""
-    assert tar.fileobj is not None  # it is open
-    while tar.fileobj.read(_BLOCK):
-        pass
 
 
 def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
@@ -131,6 +178,8 @@ def _safe_name(name: str) -> PurePosixPath:
     path = _relative(name)
     if ".." in path.parts:
         raise DataError(f"The archive holds {name!r}, which points outside of it. It is not unpacked.")
+    if len(name.encode(errors="replace")) > _LONGEST_NAME or not path.parts:
+        raise DataError(f"The archive holds {name[:100]!r}, which no file can be called. It is not unpacked.")
     return path
 
 
@@ -146,7 +195,7 @@ def _readable(archive: Path) -> Iterator[None]:
     """Turn the many ways in which a broken archive fails into one."""
     try:
         yield
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, LZMAError) as error:
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"The archive {archive} is broken or cut off ({error}). Get it again.") from None
     except FileExistsError as error:
         raise DataError(f"The archive {archive} holds two files of one name ({error.filename}).") from None

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from sonosco_like.data.corpora.corpus import SPLIT_OF_PART, Corpus, Row
 from sonosco_like.data.corpora.download import Download
+from sonosco_like.data.tools.texts import read_text
 from sonosco_like.errors import DataError
 
 _NOT_SCORED = "ignore_time_segment_in_scoring"
@@ -47,7 +48,7 @@ class TEDLIUM(Corpus):
 
 def _read_talk(transcript: Path, split: str) -> Iterator[Row]:
     audio = transcript.parent.parent / "sph" / f"{transcript.stem}.sph"
-    for number, line in enumerate(transcript.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+    for number, line in enumerate(read_text(transcript, errors="replace").splitlines(), 1):
         if not line.strip() or line.startswith(";;"):
             continue
         fields = line.split(maxsplit=6)

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from sonosco_like.data.corpora.corpus import Corpus, Row
 from sonosco_like.data.corpora.download import Download, list_downloads
+from sonosco_like.data.tools.texts import read_text
 from sonosco_like.errors import UsageError
 
 INDEX = "http://www.repository.voxforge1.org/downloads/SpeechCorpus/Trunk/Audio/Main/16kHz_16bit/"
@@ -44,7 +45,7 @@ class VoxForge(Corpus):
 
 def _read_submission(prompts: Path) -> Iterator[Row]:
     submission = prompts.parent.parent
-    for line in prompts.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in read_text(prompts, errors="replace").splitlines():
         name, _, text = line.strip().partition(" ")
         stem = name.rpartition("/")[2]
         candidates = [submission / kind / f"{stem}.{kind}" for kind in ("wav", "flac")]

@@ -40,6 +40,14 @@ def split_utterances(
     utterances: Sequence[Utterance], by: By, shares: Mapping[str, float], seed: int
 ) -> dict[str, list[Utterance]]:
     """The utterances of each part, in their order. The parts share no speaker and/or no text, as `by` says."""
+    parts: dict[str, list[Utterance]] = {part: [] for part, share in shares.items() if share > 0}
+    for utterance, part in zip(utterances, parts_of(utterances, by, shares, seed), strict=True):
+        parts[part].append(utterance)
+    return parts
+
+
+def parts_of(utterances: Sequence[Utterance], by: By, shares: Mapping[str, float], seed: int) -> list[str]:
+    """The part of each utterance."""
     if by not in get_args(By):
         raise UsageError(f"`by` must be one of {', '.join(get_args(By))}, got {by!r}.")
     keys = [_keys(utterance, by) for utterance in utterances]
@@ -50,10 +58,7 @@ def split_utterances(
         names[group] = min(key, names.get(group, key))  # the same, whichever row comes first
         seconds[group].append(utterance.duration)
     chosen = share_out({names[group]: math.fsum(durations) for group, durations in seconds.items()}, shares, seed)
-    parts: dict[str, list[Utterance]] = {part: [] for part, share in shares.items() if share > 0}
-    for utterance, group in zip(utterances, groups, strict=True):
-        parts[chosen[names[group]]].append(utterance)
-    return parts
+    return [chosen[names[group]] for group in groups]
 
 
 def _keys(utterance: Utterance, by: By) -> list[str]:
