@@ -1,14 +1,13 @@
 """Callbacks that lower the learning rate: every few epochs, at listed epochs, or when a measure no longer improves.
 
-Schedules that change the rate with every step are the trainer's `scheduler`. Both may be used together: what a callback
-takes off the rate is also taken off the rates from which the schedule computes.
+Schedules that change the rate with every step are the trainer's `scheduler`. Both may be used together, whatever the
+schedule: the rate is the schedule's, times all that callbacks have taken off (`sonosco_like.optim.reductions`).
 """
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import field
 from typing import Any
 
@@ -17,6 +16,7 @@ from sonosco_like.callbacks.intervals import epoch_is_over
 from sonosco_like.callbacks.watching import Watcher
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback, Moment
+from sonosco_like.optim import reductions
 from sonosco_like.serialization import serializable, state
 
 logger = logging.getLogger(__name__)
@@ -24,28 +24,9 @@ logger = logging.getLogger(__name__)
 
 def reduce_learning_rate(context: Any, factor: float, min_lr: float) -> None:
     """Multiply the rate of every parameter group, none below `min_lr`."""
-    groups = context.optimizer.param_groups
-    shares = [_share(float(group["lr"]), factor, min_lr) for group in groups]
-    for group, share in zip(groups, shares, strict=True):
-        group["lr"] *= share
-    for scheduler in _simple_schedulers(context.scheduler):
-        scheduler.base_lrs = [rate * share for rate, share in zip(scheduler.base_lrs, shares, strict=True)]
-    if any(share != 1.0 for share in shares):
-        rates = ", ".join(f"{float(group['lr']):.3g}" for group in groups)
+    if reductions.reduce(context.optimizer, context.scheduler, factor, min_lr):
+        rates = ", ".join(f"{float(group['lr']):.3g}" for group in context.optimizer.param_groups)
         logger.info("Learning rate reduced to %s at epoch %d, step %d.", rates, context.epoch, context.global_step)
-
-
-def _share(rate: float, factor: float, min_lr: float) -> float:
-    """What a rate is to be multiplied by; a rate that is below the least one already is left alone."""
-    return 1.0 if rate <= min_lr else max(factor, min_lr / rate)
-
-
-def _simple_schedulers(scheduler: Any) -> Iterator[Any]:
-    """A scheduler with base rates, and those inside one that is made of others."""
-    if hasattr(scheduler, "base_lrs"):
-        yield scheduler
-    for part in getattr(scheduler, "_schedulers", ()):
-        yield from _simple_schedulers(part)
 
 
 def _check(factor_name: str, factor: float, min_lr: float) -> None:

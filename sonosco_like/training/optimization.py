@@ -7,6 +7,8 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from sonosco_like.optim import reductions
+from sonosco_like.optim.scheduler_state import load_plain_state, plain_state
 from sonosco_like.training.processes import Processes
 
 Weight: TypeAlias = "Tensor | float"
@@ -30,6 +32,7 @@ class Optimization:
         self.optimizer = optimizer
         self.scheduler = scheduler
         self.scaler = scaler
+        reductions.begin(optimizer, scheduler)
         self.pending = 0  # batches whose gradients are not used yet
         self.weight: Weight | None = 0.0  # what these were averaged over; None if a former version did not save it
         self._processes = processes or Processes()
@@ -102,7 +105,7 @@ class Optimization:
             self.optimizer.step()
         self.forget_gradients()
         if self.scheduler is not None:
-            self.scheduler.step()
+            reductions.step(self.optimizer, self.scheduler)
 
     def forget_gradients(self) -> None:
         """Begin to collect anew."""
@@ -129,10 +132,11 @@ class Optimization:
 
     def state_dict(self) -> dict[str, Any]:
         """The state of each part, and the gradients that wait for their step."""
-        parts = {"optimizer": self.optimizer, "scheduler": self.scheduler, "scaler": self.scaler}
+        parts = {"optimizer": self.optimizer, "scaler": self.scaler}
         named = self._named.items() if self.pending else ()
         return {
             **{name: part.state_dict() for name, part in parts.items() if part is not None},
+            **({"scheduler": plain_state(self.scheduler)} if self.scheduler is not None else {}),
             "pending": self.pending,
             **({"weight": float(self.weight)} if self.pending and self.weight is not None else {}),
             "gradients": {name: parameter.grad for name, parameter in named if parameter.grad is not None},
@@ -140,9 +144,11 @@ class Optimization:
 
     def load_state_dict(self, content: dict[str, Any], batches_per_step: int = 1) -> None:
         """Continue from what `state_dict` gave; a former version divided each gradient by `batches_per_step`."""
-        for name, part in (("optimizer", self.optimizer), ("scheduler", self.scheduler), ("scaler", self.scaler)):
+        for name, part in (("optimizer", self.optimizer), ("scaler", self.scaler)):
             if part is not None:
                 part.load_state_dict(content[name])
+        if self.scheduler is not None:
+            load_plain_state(self.scheduler, content["scheduler"])
         self.pending = self._settled = content["pending"]
         gradients = content["gradients"]
         for name, parameter in self._named.items():

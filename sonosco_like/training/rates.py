@@ -6,6 +6,8 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+from sonosco_like.optim import reductions
+
 logger = logging.getLogger(__name__)
 
 
@@ -39,9 +41,7 @@ def follow_new_schedule(trainer: Any, schedule: Any) -> None:
     if not hasattr(scheduler, "base_lrs"):  # not built yet: it will be, from the new settings
         return
     factor = schedule.factor(scheduler.last_epoch)
-    for group, base in zip(trainer.optimizer.param_groups, scheduler.base_lrs, strict=True):
-        group["lr"] = base * factor
-    scheduler._last_lr = [group["lr"] for group in trainer.optimizer.param_groups]
+    reductions.reschedule(trainer.optimizer, scheduler, [base * factor for base in scheduler.base_lrs])
 
 
 def _changed(rate: Any, share: float | None, new: float) -> Any:

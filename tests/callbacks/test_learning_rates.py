@@ -12,11 +12,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_run import constant_error, differences, make_trainer, whole_and_resumed
 
+from sonosco_like import optim
 from sonosco_like.callbacks import ReduceLROnPlateau, ScheduledLearningRateReduction, StepwiseLearningRateReduction
 from sonosco_like.callbacks.learning_rates import reduce_learning_rate
 from sonosco_like.errors import UsageError
-from sonosco_like.events import Stop
-from sonosco_like.optim import SGD, ChainedScheduler, ConstantLR, ExponentialLR, LambdaLR, SequentialLR, StepLR
+from sonosco_like.events import AbstractCallback, Stop
+from sonosco_like.optim import (
+    SGD,
+    ChainedScheduler,
+    ConstantLR,
+    CosineAnnealingLR,
+    CosineAnnealingWarmRestarts,
+    CyclicLR,
+    ExponentialLR,
+    LambdaLR,
+    LinearLR,
+    MultiplicativeLR,
+    MultiStepLR,
+    Noam,
+    OneCycleLR,
+    PolynomialLR,
+    Scheduler,
+    SequentialLR,
+    StepLR,
+    WarmupHoldDecay,
+    reductions,
+)
 from sonosco_like.serialization import load, serializable
 
 
@@ -87,8 +108,9 @@ def test_plateau_reduces_when_torch_does(values, patience, cooldown, min_delta):
 
 def trainer_like(*rates: float, scheduler=None) -> SimpleNamespace:
     groups = [{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": rate} for rate in rates]
-    optimizer = torch.optim.SGD(groups)
+    optimizer = torch.optim.SGD(groups, lr=rates[0], momentum=0.9)
     built = scheduler.build(optimizer) if scheduler else None
+    reductions.begin(optimizer, built)
     return SimpleNamespace(optimizer=optimizer, scheduler=built, metrics=[], callbacks=[], epoch=0, global_step=0)
 
 
@@ -104,27 +126,150 @@ def warm_up(step: int) -> float:
     return min(1.0, (step + 1) / 10)
 
 
-@pytest.mark.parametrize(
-    "scheduler",
-    [
-        LambdaLR(lr_lambda=warm_up),
-        ExponentialLR(gamma=0.9),
-        StepLR(step_size=3),
-        SequentialLR(schedulers=[ConstantLR(factor=0.5, total_iters=2), ExponentialLR(gamma=0.9)], milestones=[4]),
-        ChainedScheduler(schedulers=[ConstantLR(factor=0.5, total_iters=2), ExponentialLR(gamma=0.9)]),
-    ],
-    ids=lambda scheduler: type(scheduler).__name__,
-)
-def test_what_is_taken_off_the_rate_stays_off_under_a_schedule(scheduler):
-    free, reduced = trainer_like(1.0, scheduler=scheduler), trainer_like(1.0, scheduler=copy.deepcopy(scheduler))
-    for step in range(12):
-        if step == 2:
-            reduce_learning_rate(reduced, 0.25, min_lr=0.0)
+@serializable
+def slower(step: int) -> float:
+    """A little less with every step."""
+    return 0.97
+
+
+SCHEDULERS = [
+    LambdaLR(lr_lambda=warm_up),
+    MultiplicativeLR(lr_lambda=slower),
+    ExponentialLR(gamma=0.9),
+    StepLR(step_size=3),
+    MultiStepLR(milestones=[2, 5]),
+    ConstantLR(factor=0.5, total_iters=3),
+    LinearLR(total_iters=7),
+    PolynomialLR(total_iters=20),
+    CosineAnnealingLR(T_max=4),  # zero at the end of an epoch of four steps
+    CosineAnnealingLR(T_max=30, eta_min=0.1),
+    CosineAnnealingWarmRestarts(T_0=5),
+    CyclicLR(base_lr=0.1, max_lr=1.0, step_size_up=3),
+    CyclicLR(base_lr=0.1, max_lr=1.0, step_size_up=3, mode="triangular2"),
+    OneCycleLR(max_lr=1.0, total_steps=40),
+    OneCycleLR(max_lr=1.0, total_steps=40, three_phase=True, anneal_strategy="linear"),
+    SequentialLR(schedulers=[ConstantLR(factor=0.5, total_iters=2), ExponentialLR(gamma=0.9)], milestones=[4]),
+    SequentialLR(schedulers=[LinearLR(total_iters=3), MultiStepLR(milestones=[2, 2, 7])], milestones=[5]),
+    ChainedScheduler(schedulers=[ConstantLR(factor=0.5, total_iters=2), ExponentialLR(gamma=0.9)]),
+    WarmupHoldDecay(total=18, warmup=3, hold=6),
+    Noam(warmup=5),
+]
+
+
+def named(value: object) -> str | None:
+    return type(value).__name__ if isinstance(value, Scheduler) else None
+
+
+def test_every_scheduler_there_is_is_tried():
+    known = {getattr(optim, name) for name in optim.__all__}
+    records = {each for each in known if isinstance(each, type) and issubclass(each, Scheduler)}
+    assert {type(scheduler) for scheduler in SCHEDULERS} == records - {Scheduler, optim.Schedule}
+
+
+def reduce_by_callback(context) -> None:
+    reduce_learning_rate(context, 0.1, min_lr=0.0)
+
+
+def reduce_by_hand(context) -> None:
+    for group in context.optimizer.param_groups:
+        group["lr"] *= 0.1
+
+
+@pytest.mark.parametrize("reduce", [reduce_by_callback, reduce_by_hand])
+@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=named)
+def test_what_is_taken_off_the_rate_stays_off_under_every_schedule(scheduler, reduce):
+    free, reduced = trainer_like(1.0, 0.5, scheduler=scheduler), trainer_like(1.0, 0.5, scheduler=scheduler)
+    taken_off = 1.0
+    for step in range(16):
         for context in (free, reduced):
             context.optimizer.step()
+            reductions.step(context.optimizer, context.scheduler)
+        untouched = [group["lr"] for group in free.optimizer.param_groups]
+        if step % 4 == 3 and (reduce is reduce_by_callback or min(untouched) > 1e-9):
+            taken_off *= 0.1
+            reduce(reduced)
+        assert [group["lr"] for group in reduced.optimizer.param_groups] == pytest.approx(
+            [rate * taken_off for rate in untouched], rel=1e-9, abs=1e-18
+        )
+        momenta = [[group["momentum"] for group in each.optimizer.param_groups] for each in (free, reduced)]
+        assert momenta[0] == momenta[1]
+    assert taken_off < 0.05
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=named)
+def test_a_run_reduced_tenfold_each_epoch_has_a_tenth_of_the_rate_in_the_next(scheduler):
+    def rates(*callbacks):
+        found = []
+        look = ("batch_start", lambda moment: found.append(moment.context.optimizer.param_groups[0]["lr"]))
+        fields = {"optimizer": SGD(lr=1e-3, momentum=0.9), "scheduler": copy.deepcopy(scheduler), "epochs": 4}
+        make_trainer(*callbacks, look, val_data_loader=None, **fields).start_training()
+        return found
+
+    untouched = rates()
+    reduced = rates(StepwiseLearningRateReduction(epoch_steps=1, reduction_factor=0.1))
+    expected = [rate * 0.1 ** (place // 4) for place, rate in enumerate(untouched)]
+    assert reduced == pytest.approx(expected, rel=1e-9, abs=1e-18)
+
+
+def test_a_rate_that_was_put_to_zero_for_a_while_comes_back():
+    context = trainer_like(1.0, scheduler=OneCycleLR(max_lr=1.0, total_steps=40))
+    (group,) = context.optimizer.param_groups
+    before, group["lr"] = group["lr"], 0.0
+    context.optimizer.step()
+    reductions.step(context.optimizer, context.scheduler)
+    assert group["lr"] == 0.0
+    group["lr"] = before
+    context.optimizer.step()
+    reductions.step(context.optimizer, context.scheduler)
+    assert group["lr"] > 0
+
+
+def test_the_least_rate_holds_under_a_schedule():
+    context = trainer_like(1.0, scheduler=OneCycleLR(max_lr=1.0, total_steps=40))
+    for _ in range(5):
+        reduce_learning_rate(context, 0.1, min_lr=0.01)
+    assert context.optimizer.param_groups[0]["lr"] == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("at", [3, 4, 5])
+@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=named)
+def test_reductions_under_every_schedule_survive_a_resume_bit_for_bit(scheduler, at, tmp_path):
+    callbacks = [StepwiseLearningRateReduction(epoch_steps=1, reduction_factor=0.1), ByHand()]
+    fields = {"optimizer": SGD(lr=1e-3, momentum=0.9), "scheduler": copy.deepcopy(scheduler), "val_data_loader": None}
+    whole, resumed = whole_and_resumed(at, tmp_path, *callbacks, **fields)
+    assert differences(whole, resumed) == []
+    assert whole.optimizer.param_groups[0]["lr"] == resumed.optimizer.param_groups[0]["lr"]
+
+
+@serializable
+class ByHand(AbstractCallback):
+    """Halves the rate once, as users write it."""
+
+    def __call__(self, epoch, step, performance_measures, context):
+        if context.global_step == 3:
+            for group in context.optimizer.param_groups:
+                group["lr"] *= 0.5
+
+
+@pytest.mark.parametrize("scheduler", [LambdaLR(lr_lambda=warm_up), ExponentialLR(gamma=0.9)], ids=named)
+def test_what_a_former_version_saved_goes_on_as_it_was(scheduler):
+    """It took reductions off the schedule's own rates, and knew of no factor."""
+    old, free = trainer_like(1.0, scheduler=scheduler), trainer_like(1.0, scheduler=scheduler)
+    del old.optimizer.param_groups[0]["lr_factor"]
+    for context in (old, free):
+        for _ in range(3):
+            context.optimizer.step()
             context.scheduler.step()
-        share = reduced.optimizer.param_groups[0]["lr"] / free.optimizer.param_groups[0]["lr"]
-        assert share == pytest.approx(0.25 if step >= 2 else 1.0)
+    old.scheduler.base_lrs = [rate * 0.1 for rate in old.scheduler.base_lrs]
+    old.optimizer.param_groups[0]["lr"] *= 0.1
+    for taken_off in (0.1, 0.1, 0.01, 0.01):
+        if taken_off == 0.01 and old.optimizer.param_groups[0]["lr"] > 0.02 * free.optimizer.param_groups[0]["lr"]:
+            reduce_learning_rate(old, 0.1, min_lr=0.0)
+        for context in (old, free):
+            context.optimizer.step()
+            reductions.step(context.optimizer, context.scheduler)
+        share = old.optimizer.param_groups[0]["lr"] / free.optimizer.param_groups[0]["lr"]
+        assert share == pytest.approx(taken_off)
 
 
 @pytest.mark.parametrize("at", [3, 4, 7])
