@@ -181,9 +181,10 @@ class ModelTrainer(Checkpointing, Recovering):
         self._checkpoint_asked = True if path is None else Path(path)
 
     def log(self, values: Mapping[str, Any]) -> None:
-        """Hand named values to the callbacks that write them down, as of this step."""
+        """Hand named values to the callbacks that write them down, as of this step: in a batch, that of its end."""
         if Event.LOG.value in self.hooks:
-            self.fire(Event.LOG.value, values=dict(values), epoch=self.epoch, step=self.global_step)
+            in_batch = self._fetched and self.batches_done == self.step  # a batch that is not counted yet
+            self.fire(Event.LOG.value, values=dict(values), epoch=self.epoch, step=self.global_step + in_batch)
 
     def fire(self, event: str, **args: Any) -> Moment:
         """Let callbacks hear an event that this class names in `events`."""
@@ -237,6 +238,7 @@ class ModelTrainer(Checkpointing, Recovering):
             stop = stop or self._stop
             if self.epoch_read:
                 self.epoch, self.step, self.batches_done, self.epoch_read = self.epoch + 1, 0, 0, False
+                self._fetched = False
             self._write_checkpoint_if_asked()
         if stop is not None:
             raise stop
@@ -265,6 +267,7 @@ class ModelTrainer(Checkpointing, Recovering):
             except Stop as stop:
                 if self._fetched and self.batches_done == self.step:  # the batch was handed out, so it is spent
                     self._count_batch()
+                self.batch_unfinished = False  # everybody heard its end
                 if stop.scope != "batch":
                     raise
             self.batch_unfinished = False

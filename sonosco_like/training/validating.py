@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from sonosco_like.errors import UsageError
-from sonosco_like.events import AbstractCallback, Duration, stage
+from sonosco_like.events import AbstractCallback, Duration, Stop, stage
 from sonosco_like.metrics import Judged, Need, RunningMeasures, Sums, measure, needs_of, teacher_forced_texts
 from sonosco_like.training.batches import inputs_of, targets_of, to_device, weight_of
 from sonosco_like.training.judging import Prediction, from_the_beginning, judging
@@ -75,6 +75,8 @@ class Validating(TrainerParts, ABC):
             self.processes.share_buffers(self.model)
             for name, loader in self.validation_sets.items():
                 self.validate(loader, name)
+        except Stop:
+            raise  # somebody wanted no more of it, and everybody heard its end
         except Exception:
             self._validated_at = -1  # a run that continues from here tries again
             raise

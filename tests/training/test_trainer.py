@@ -367,3 +367,67 @@ def test_metrics_can_be_added_and_replaced_between_trainings():
     assert {"distance", "val_distance"} <= set(trainer.performance_measures)
     trainer.set_metrics([])
     assert trainer.metrics == []
+
+
+IN_A_BATCH = ["fetch", "batch", "forward", "loss", "backward", "optimizer_step", "clip_gradients", "validation"]
+
+
+class Logging(Diary):
+    """Logs at every start and end of a stage, and remembers at which step it was written and heard."""
+
+    def __init__(self):
+        self.losses, self.heard, self.written, self.batch = [], [], [], []
+
+    def on_event(self, moment):
+        context = moment.context
+        if moment.event == "log":
+            self.written.append((*moment.args["values"], moment.args["epoch"], moment.args["step"]))
+        elif moment.event.rsplit("_", 1)[0] in IN_A_BATCH and moment.event != "fetch_start":
+            if moment.event == "fetch_end" and moment.result is None:
+                return
+            context.log({moment.event: 1.0})
+            self.batch.append((moment.event, context.epoch))
+        if moment.event in ("batch_end", "epoch_end"):
+            self.heard += [(*each, context.global_step) for each in self.batch]
+            self.batch.clear()
+        if moment.event in ("epoch_start", "epoch_end", "training_start", "training_end", "fetch_start"):
+            context.log({moment.event: 1.0})
+            self.heard.append((moment.event, context.epoch, context.global_step))
+
+
+def test_what_is_logged_in_a_batch_carries_its_step():
+    class LogsItself(ModelTrainer):
+        def forward(self, batch):
+            self.log({"inside": 1.0})
+            return super().forward(batch)
+
+    ear = Logging()
+    make_trainer(callbacks=[ear], epochs=2, test_step=2).start_training()
+    ours = {name for name, _, _ in ear.written}
+    assert {"forward_start", "backward_end", "clip_gradients_end", "validation_start", "batch_end"} <= ours
+    assert sorted(ear.written) == sorted(ear.heard)
+    ear = Logging()
+    LogsItself(nn.Linear(4, 1), squared_error, 1, list(Sums()), callbacks=[ear]).start_training()
+    assert [step for name, _, step in ear.written if name == "inside"] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("scope", ["batch", "epoch", "training"])
+@pytest.mark.parametrize("event", ["forward_end", "batch_end"])
+def test_what_is_logged_after_a_stop_carries_the_step_of_the_batch_it_ended(event, scope):
+    ear = Logging()
+    make_trainer(callbacks=[Stopping(event, scope, at=6), ear], val_data_loader=None).start_training()
+    steps = [step for name, _, step in ear.written if name not in ("epoch_start", "fetch_start")]
+    assert steps == sorted(steps)
+    ends = {name: step for name, _, step in ear.written}
+    assert ends["training_end"] == max(step for _, _, step in ear.written)
+
+
+@pytest.mark.parametrize("event", ["forward_end", "optimizer_step_end", "validation_end", "batch_end"])
+def test_the_end_of_a_batch_that_a_stop_ended_is_heard_once(event):
+    stopping, ear = Stopping(event, at=6), Diary()
+    trainer = make_trainer(callbacks=[stopping, ear], test_step=1)
+    trainer.start_training()
+    trainer.continue_training()
+    assert trainer.global_step == 20
+    assert ear.heard.count("batch_end") == 20
+    assert ear.heard.count("validation_end") <= 20

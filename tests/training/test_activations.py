@@ -1,0 +1,108 @@
+"""Activations that are computed again: the same gradients, the same statistics, and no more work than that."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from training_parts import Net, make_trainer
+
+from sonosco_like import serializable
+from sonosco_like.models.normalization import MaskedBatchNorm
+from sonosco_like.training import seed_everything
+from sonosco_like.training.activations import recompute_activations
+
+
+class Block(nn.Module):
+    """Two normalisations, dropout, and parts within parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.3))
+        self.masked = MaskedBatchNorm(4)
+        self.calls = 0
+
+    def forward(self, inputs):
+        """The same shape."""
+        self.calls += 1
+        maps_BCTF = self.inner(inputs)[:, :, None, None]
+        return inputs + self.masked(maps_BCTF, torch.ones(len(inputs), dtype=torch.int64)).tanh()[:, :, 0, 0]
+
+
+@serializable
+class Tower(nn.Module):
+    """Blocks in a list."""
+
+    blocks_count: int = 3
+
+    def __post_init__(self) -> None:
+        self.encoder = nn.Module()
+        self.encoder.blocks = nn.ModuleList(Block() for _ in range(self.blocks_count))
+        self.last = nn.Linear(4, 1)
+
+    def forward(self, inputs):
+        """A number for each row."""
+        for block in self.encoder.blocks:
+            inputs = block(inputs)
+        return self.last(inputs)
+
+
+def trained(patterns, **changes):
+    seed_everything(2)
+    trainer = make_trainer(model=Tower(), epochs=2, gradient_checkpointing=patterns, **changes)
+    seed_everything(5)
+    trainer.start_training()
+    return trainer.model
+
+
+PATTERNS = [
+    ["encoder.blocks.*"],
+    ["encoder.blocks"],
+    ["encoder.*"],
+    ["*"],
+    ["encoder.blocks.?"],
+    ["encoder.blocks.*.inner", "encoder.blocks.1"],
+    ["encoder.blocks.*.inner.1", "*.masked.moments"],
+]
+
+
+@pytest.mark.parametrize("patterns", PATTERNS, ids=str)
+def test_weights_statistics_and_draws_are_those_without(patterns):
+    plain, again = trained([]), trained(patterns)
+    for name, value in plain.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("patterns", PATTERNS[:5], ids=str)
+def test_a_block_is_computed_twice_and_no_more(patterns):
+    model = Tower()
+    recompute_activations(model, patterns)
+    model(torch.randn(6, 4)).sum().backward()
+    assert [block.calls for block in model.encoder.blocks] == [2, 2, 2]
+
+
+def test_a_list_of_modules_stands_for_its_members():
+    model = Tower()
+    recompute_activations(model, ["encoder.blocks"])
+    assert all("forward" in vars(block) for block in model.encoder.blocks)
+    assert "forward" not in vars(model.encoder.blocks)
+
+
+@pytest.mark.parametrize("changes", [{"precision": "bfloat16"}, {"accumulate_gradients": 2}], ids=str)
+def test_it_goes_with_other_settings(changes):
+    plain, again = trained([], **changes), trained(["encoder.blocks.*"], **changes)
+    for name, value in plain.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
+
+
+def test_statistics_move_once_where_the_model_is_compiled_too():
+    plain, again = trained([], compile="aot_eager"), trained(["encoder.blocks.*"], compile="aot_eager")
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(value, again.state_dict()[name], msg=name)
+
+
+def test_statistics_of_torch_are_held_too():
+    model = Net()
+    recompute_activations(model, ["layers"])
+    model(torch.randn(6, 4)).sum().backward()
+    assert model.layers[1].num_batches_tracked == 1
