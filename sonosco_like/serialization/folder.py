@@ -259,8 +259,14 @@ def read_origin(folder: Path) -> Origin | None:
 
     Only the beginning of the state file is read, which is cheap however much state there is.
     """
-    source = str(folder / STATE)
-    node = parse(_sealed(folder).partition(b"\nfiles:")[0], source)
+    if not folder.is_dir():
+        raise StorageError(f"{folder} does not exist or is not a folder.")
+    return origin_in(files.read_file(folder / STATE, MAX_BYTES), str(folder / STATE))
+
+
+def origin_in(content: bytes, source: str) -> Origin | None:
+    """The origin in the content of a state file, once its seal was checked."""
+    node = parse(_unsealed(content, source).partition(b"\nfiles:")[0], source)
     entries = node.value if is_mapping(node) else ()
     found = next((value for key, value in entries if key.value == _ORIGIN), None)
     return None if found is None else origin_of(found, source)
@@ -271,10 +277,14 @@ def _sealed(folder: Path) -> bytes:
     path = folder / STATE
     if not folder.is_dir():
         raise StorageError(f"{folder} does not exist or is not a folder.")
-    body, mark, seal = files.read_file(path, MAX_BYTES).rpartition(_SEAL.encode())
+    return _unsealed(files.read_file(path, MAX_BYTES), str(path))
+
+
+def _unsealed(content: bytes, source: str) -> bytes:
+    body, mark, seal = content.rpartition(_SEAL.encode())
     if not mark or seal != f"{hashlib.sha256(body).hexdigest()}\n".encode():
         raise StorageError(
-            f"{path} is torn or was changed after it was saved: its last line does not match its content."
+            f"{source} is torn or was changed after it was saved: its last line does not match its content."
         )
     return body
 

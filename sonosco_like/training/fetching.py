@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sonosco_like.errors import ConfigError, StorageError, UsageError
 from sonosco_like.inference.checkpoints import checkpoints_of
-from sonosco_like.run_folder import CONFIG, step_of
+from sonosco_like.inference.ownership import written_id
+from sonosco_like.run_folder import CONFIG, RUN_ID, step_of
 from sonosco_like.serialization import files, verify
 from sonosco_like.serialization.folder import GRAPH, STATE, TENSORS
 from sonosco_like.training.lock import only_process
-from sonosco_like.training.remote import COMPLETE, complete_folders, folders, open_url
+from sonosco_like.training.remote import open_url
+from sonosco_like.training.remote_place import COMPLETE, FORM, complete_folders, folders
 
 logger = logging.getLogger(__name__)
 
-_FORM = re.compile(r"(checkpoints/step-(\d{8,})|final)-[0-9a-f]{12}")
 _LONGEST_MARK = 2**16
 
 
@@ -39,7 +39,10 @@ def fetch_run(url: str, into: Path | None = None) -> Path:
     except (UsageError, StorageError):
         raise
     except Exception as error:  # each kind of store has its own
-        raise StorageError(f"{url} could not be fetched: {type(error).__name__}: {error}.") from error
+        raise StorageError(
+            f"{url} could not be fetched: {type(error).__name__}: {error}. When it can be reached again, continue "
+            f"with: sonosco resume {url}"
+        ) from error
     logger.info("%s was fetched to %s.", url, folder)
     return folder
 
@@ -64,7 +67,7 @@ def _newest_first(system: Any, root: str) -> dict[str, int]:
     """Complete folders and their steps, the newest checkpoint first; of one step the one that was copied last."""
     found = []
     for name in complete_folders(system, root):
-        match = _FORM.fullmatch(name)
+        match = FORM.fullmatch(name)
         if match:
             found.append((int(match[2] or 0), _time(system, f"{root}/{name}/{COMPLETE}"), name))
     return {name: step for step, _, name in sorted(found, reverse=True)}
@@ -100,6 +103,17 @@ def _is_harmless(name: str) -> bool:
 
 
 def _refuse_another_run(system: Any, root: str, folder: Path, url: str) -> None:
-    here = folder / CONFIG
-    if here.is_file() and here.read_bytes() != system.cat_file(f"{root}/{CONFIG}"):
+    """Tell runs by their ids; where one has none, as those of older versions, by their configs."""
+    here, there = written_id(folder / RUN_ID), _id_there(system, root)
+    is_another = here is not None and there is not None and here != there
+    if (here is None or there is None) and (folder / CONFIG).is_file():
+        is_another = (folder / CONFIG).read_bytes() != system.cat_file(f"{root}/{CONFIG}")
+    if is_another:
         raise UsageError(f"{folder} holds another run than {url}; choose another folder with --run-dir.")
+
+
+def _id_there(system: Any, root: str) -> str | None:
+    try:
+        return str(system.cat_file(f"{root}/{RUN_ID}", end=_LONGEST_MARK).decode(errors="replace")).strip() or None
+    except FileNotFoundError:
+        return None

@@ -1,7 +1,8 @@
 """A copy of a run at a URL: made in the background, whole or not there, and good to continue the run from elsewhere.
 
-The remote folder is the run folder, but for checkpoints: each is called by its step and the hash of its state, so that
-none is ever overwritten, and is complete only when `complete.json` is in it, which is written last.
+The remote folder is the run folder, whose `run_id` is written first and says whose it is. Each checkpoint is called by
+its step and the hash of its state, so that none is ever overwritten. It is complete only when `complete.json` is in it,
+which is written last.
 """
 
 from __future__ import annotations
@@ -13,21 +14,20 @@ import logging
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from sonosco_like.errors import MissingPackageError, StorageError, UsageError
-from sonosco_like.run_folder import BEST, CHECKPOINTS, ENVIRONMENT, FINAL, LATEST, LOCK
+from sonosco_like.errors import MissingPackageError, SonoscoError, StorageError, UsageError
+from sonosco_like.inference.checkpoints import own_final
+from sonosco_like.run_folder import BEST, CHECKPOINTS, FINAL, LATEST, LOCK
 from sonosco_like.serialization import files
-from sonosco_like.serialization.folder import GRAPH, STATE, TENSORS
+from sonosco_like.serialization.folder import STATE
 from sonosco_like.training.checkpoints import Checkpoints
+from sonosco_like.training.remote_place import COMPLETE, SAVED, RemotePlace, complete_folders, folders
 
 logger = logging.getLogger(__name__)
 
-COMPLETE = "complete.json"
-_SAVED = (GRAPH, TENSORS, STATE)
 _ELSEWHERE = (LOCK, LATEST, BEST, CHECKPOINTS, FINAL)  # made anew, or copied in their own way
 _PAUSES = (1.0, 5.0, 20.0)  # seconds before another attempt
 
@@ -48,7 +48,8 @@ class RemoteCopy:
     def __enter__(self) -> RemoteCopy:
         if self.url is not None:
             self._system, self._root = open_url(self.url)
-            self._refuse_another_run()
+            self._place = RemotePlace(self._system, self._root, self.url, self.folder)
+            self._try_to_claim()
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="uploading")
         return self
 
@@ -63,10 +64,23 @@ class RemoteCopy:
         if self._pool is not None and (self._waiting is None or self._waiting.running() or self._waiting.done()):
             self._waiting = self._pool.submit(self._try_to_copy)
 
+    def _try_to_claim(self) -> None:
+        """Refuse a place that is not this run's; if it cannot be reached now, it is looked at before the first copy."""
+        try:
+            self._place.claim(set(self._local_folders()))
+        except SonoscoError:
+            raise
+        except Exception as error:  # each kind of store has its own
+            said = "The remote copy at %s cannot be reached now: %s: %s. The run goes on, and tries again."
+            logger.warning(said, self.url, type(error).__name__, error)
+
     def _try_to_copy(self) -> None:
         for pause in (*self.pauses, None):
             try:
                 self._copy()
+                return
+            except UsageError as error:  # another run has the place, and trying again would not help
+                logger.warning("This run is not copied: %s", error)
                 return
             except Exception as error:  # each kind of store has its own
                 if pause is not None:
@@ -77,6 +91,7 @@ class RemoteCopy:
 
     def _copy(self) -> None:
         self._system.invalidate_cache()
+        self._place.claim(set(self._local_folders()))
         there = set(complete_folders(self._system, self._root))
         local = self._local_folders()
         self._copy_others()  # first: a complete checkpoint must find all rows and points that it knows of
@@ -87,21 +102,22 @@ class RemoteCopy:
 
     def _local_folders(self) -> dict[str, Path]:
         """What is saved here under the names it has there, the newest checkpoint first."""
-        saved = [*reversed(Checkpoints(self.folder).all()), self.folder / FINAL]
+        final = own_final(self.folder)
+        saved = [*reversed(Checkpoints(self.folder).all()), *([final] if final is not None else [])]
         states = {path: _read(path / STATE) for path in saved}
         return {_remote_name(path, content): path for path, content in states.items() if content is not None}
 
     def _copy_folder(self, path: Path, name: str) -> None:
         with files.unchanged(path) as is_unchanged:
             try:
-                sums = {file: files.hash_file(path / file) for file in _SAVED}
-                for file in _SAVED:
+                sums = {file: files.hash_file(path / file) for file in SAVED}
+                for file in SAVED:
                     self._put(path / file, f"{name}/{file}")
             except (StorageError, FileNotFoundError):
                 if is_unchanged():
                     raise
             if is_unchanged():  # or it was replaced or deleted meanwhile, and is copied anew or wanted no more
-                marker = json.dumps({"files": sums, "time": time.time()}, indent=1)
+                marker = json.dumps({"run": self._place.id, "files": sums, "time": time.time()}, indent=1)
                 self._system.pipe_file(f"{self._root}/{name}/{COMPLETE}", marker.encode())
 
     def _copy_others(self) -> None:
@@ -115,13 +131,10 @@ class RemoteCopy:
                 self._copied[name] = stamp
 
     def _delete_others(self, wanted: set[str]) -> None:
-        """Delete there what was deleted here; its mark of completeness first."""
+        """Delete there what was deleted here."""
         for name in folders(self._system, self._root) if wanted else ():
             if name not in wanted:
-                marker = f"{self._root}/{name}/{COMPLETE}"
-                if self._system.exists(marker):
-                    self._system.rm_file(marker)
-                self._system.rm(f"{self._root}/{name}", recursive=True)
+                self._place.delete(name)
 
     def _replace(self, path: Path, name: str) -> None:
         """Put a file in the place of an older one, which is not torn if this process is killed meanwhile."""
@@ -137,20 +150,6 @@ class RemoteCopy:
             self._system.makedirs(folder, exist_ok=True)
             self._made.add(folder)
         self._system.put_file(str(path), target)
-
-    def _refuse_another_run(self) -> None:
-        """Two runs at one URL would delete each other's checkpoints."""
-        place = f"{self._root}/{ENVIRONMENT}"
-        try:
-            there = self._system.exists(place) and self._system.cat_file(place)
-        except Exception as error:
-            logger.warning("The remote copy at %s cannot be read now: %s: %s", self.url, type(error).__name__, error)
-            return
-        if there and there != _read(self.folder / ENVIRONMENT):
-            raise UsageError(
-                f"{self.url} holds another run. Give this one a `remote` of its own, or continue that one with: "
-                f"sonosco resume {self.url}"
-            )
 
 
 def is_url(text: str) -> bool:
@@ -173,24 +172,6 @@ def open_url(url: str) -> tuple[Any, str]:
     except ValueError as error:
         raise UsageError(f"{url} is not a URL that fsspec can open: {error}.") from error
     return system, root.rstrip("/")
-
-
-def folders(system: Any, root: str) -> list[str]:
-    """The folders with checkpoints there, complete or not, by their names in the run."""
-    checkpoints = [f"{CHECKPOINTS}/{name}" for name in _names_in(system, f"{root}/{CHECKPOINTS}")]
-    return checkpoints + [name for name in _names_in(system, root) if name.startswith(f"{FINAL}-")]
-
-
-def _names_in(system: Any, path: str) -> list[str]:
-    try:
-        return [each.rstrip("/").rpartition("/")[2] for each in system.ls(path, detail=False)]
-    except FileNotFoundError:
-        return []
-
-
-def complete_folders(system: Any, root: str) -> Iterator[str]:
-    """Those of the folders there that are complete."""
-    return (name for name in folders(system, root) if system.exists(f"{root}/{name}/{COMPLETE}"))
 
 
 def _files_in(folder: Path) -> list[Path]:

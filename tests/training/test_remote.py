@@ -169,6 +169,125 @@ def test_names_that_lead_out_of_the_folder_are_left_alone(copy, tmp_path):
     assert {path.name for path in (tmp_path / "into" / "fetched").iterdir()}.isdisjoint({".hidden", "outside", "a\\b"})
 
 
+def put(url: str, names: dict[str, bytes]) -> None:
+    system, root, _ = there(url)
+    for name, content in names.items():
+        system.makedirs(f"{root}/{name}".rpartition("/")[0], exist_ok=True)
+        system.pipe_file(f"{root}/{name}", content)
+
+
+def contents(url: str) -> dict[str, bytes]:
+    system, root, names = there(url)
+    return {name: system.cat_file(f"{root}/{name}") for name in names}
+
+
+FOREIGN = {
+    "a file": {"thesis.txt": b"years of work"},
+    "folders of ours in name": {"checkpoints/best/model.pt": b"weights", "final-report/a.tex": b"text"},
+    "a config": {"config.yaml": b"name: another\n"},
+    "names of our form": {"checkpoints/step-00000003-0123456789ab/state.yaml": b"another's"},
+    "another run's id": {"run_id": b"0" * 32 + b"\n", "config.yaml": b"name: another\n"},
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_place_that_holds_anything_else_is_refused_and_left_as_it_is(url, tmp_path, kind):
+    put(url, FOREIGN[kind])
+    with pytest.raises(UsageError, match="does not hold this run|holds another run"):
+        start(tmp_path / "run", url)
+    assert contents(url) == FOREIGN[kind]
+    start(tmp_path / "run", f"file://{tmp_path}/free")
+    assert fetch_run(f"file://{tmp_path}/free", tmp_path / "fetched").is_dir(), (
+        "with another place the folder may be used"
+    )
+
+
+def test_what_others_put_into_the_place_later_stays(url, tmp_path):
+    with pytest.raises(RunFailedError, match="the machine is gone"):
+        start(tmp_path / "run", url, Failing(at=7))
+    later = {
+        "thesis.txt": b"x", "checkpoints/mine/model.pt": b"x", "checkpoints/step-00000003-0123456789ab/notes.txt": b"x",
+        "checkpoints/step-00000004-0123456789ab/complete.json": b'{"run": "another"}', "final-report/a.tex": b"x",
+    }  # fmt: skip
+    put(url, later)
+    experiment, _ = open_run(tmp_path / "run")
+    experiment.trainer.callbacks[-1].at = 99
+    experiment.resume()
+    found = contents(url)
+    assert {name: found.get(name) for name in later} == later
+    own = {
+        name.split("/")[1].rpartition("-")[0]
+        for name in found
+        if name.endswith("tensors.safetensors") and "/step-" in name
+    }
+    assert own == {path.name for path in experiment.checkpoints.all()}, "its own old ones are deleted all the same"
+
+
+def test_a_copy_that_was_cut_short_is_cleared_away(tmp_path):
+    url = f"memory://{uuid.uuid4().hex}/run"
+    run = start(tmp_path / "run", url)
+    put(url, {"checkpoints/step-00000003-0123456789ab/state.yaml": b"torn", "final-0123456789ab/trainer.yaml": b"x"})
+    with RemoteCopy(run.run, url, pauses=()):
+        pass
+    assert not [name for name in there(url)[2] if "0123456789ab" in name]
+
+
+def test_a_run_begun_anew_elsewhere_or_in_the_same_folder_does_not_take_the_place(url, tmp_path):
+    start(tmp_path / "run", url)
+    before = contents(url)
+    with pytest.raises(UsageError, match="holds another run"):
+        start(tmp_path / "again", url)
+    for name in ("config.yaml", "environment.yaml", "status.yaml", "latest", "best"):
+        (tmp_path / "run" / name).unlink()
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    shutil.rmtree(tmp_path / "run" / "final")
+    with pytest.raises(UsageError, match="has come further with this run"):
+        start(tmp_path / "run", url)
+    assert contents(url) == before
+
+
+def test_a_folder_that_is_behind_its_copy_does_not_delete_what_is_newer_there(tmp_path):
+    url = f"memory://{uuid.uuid4().hex}/run"
+    run = start(tmp_path / "run", url).run
+    behind = Path(shutil.copytree(run, tmp_path / "behind"))
+    shutil.rmtree(behind / "final")
+    shutil.rmtree(behind / "checkpoints" / "step-00000020")
+    before = contents(url)
+    with pytest.raises(UsageError, match=f"step 20.*sonosco resume {url}"):
+        open_run(behind)[0].resume()
+    assert contents(url) == before
+
+
+def test_a_copy_of_an_older_version_is_taken_over_if_it_is_of_this_run(url, tmp_path, caplog):
+    caplog.set_level("INFO")
+    with pytest.raises(RunFailedError, match="the machine is gone"):
+        start(tmp_path / "run", url, Failing(at=13))
+    system, root, names = there(url)
+    system.rm_file(f"{root}/run_id")
+    for name in names:
+        if name.endswith(COMPLETE):
+            system.pipe_file(f"{root}/{name}", b'{"files": {}, "time": 0}')
+    experiment, _ = open_run(tmp_path / "run")
+    experiment.trainer.callbacks[-1].at = 99
+    experiment.resume()
+    assert "it is this run's, for config.yaml and checkpoints/step-" in caplog.text
+    assert contents(url)["run_id"] == (tmp_path / "run" / "run_id").read_bytes()
+    copied = {name.split("/")[1].rpartition("-")[0] for name in there(url)[2] if name.startswith("checkpoints/")}
+    assert copied == {path.name for path in experiment.checkpoints.all()}
+
+
+def test_a_place_that_cannot_be_reached_at_first_is_looked_at_before_anything_is_written(tmp_path, caplog):
+    run = start(tmp_path / "run", None)
+    (tmp_path / "remote").touch()
+    with RemoteCopy(run.run, f"file://{tmp_path}/remote/run", pauses=()):
+        (tmp_path / "remote").unlink()
+        (tmp_path / "remote" / "run").mkdir(parents=True)
+        (tmp_path / "remote" / "run" / "thesis.txt").write_text("years of work")
+    assert "cannot be reached now" in caplog.text
+    assert "This run is not copied" in caplog.text
+    assert [path.name for path in (tmp_path / "remote" / "run").iterdir()] == ["thesis.txt"]
+
+
 def test_a_store_that_fails_is_tried_again_and_a_warning_at_most(tmp_path, caplog, monkeypatch):
     """The store is a folder that is a file at first: a real error of a real file system."""
     run = start(tmp_path / "run", None)
