@@ -56,6 +56,12 @@ class StorageError(SonoscoError, OSError):
     """A saved file is missing, torn, changed, or could not be written."""
 
 
+class NetworkError(SonoscoError, ConnectionError):
+    """A machine at the other end of the network cannot be reached; no fault of a config that happened to be read."""
+
+    exit_code = 1
+
+
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """A remedy to append to a message, or nothing if no candidate is near."""
     folded = {candidate.casefold(): candidate for candidate in sorted(candidates, reverse=True)}

@@ -8,7 +8,7 @@ from typing import Any
 
 from yaml.nodes import MappingNode, Node, ScalarNode
 
-from sonosco_like.errors import SonoscoError, did_you_mean
+from sonosco_like.errors import NetworkError, SonoscoError, did_you_mean
 from sonosco_like.serialization.context import Invalid, brief
 from sonosco_like.serialization.converter import (
     EXACT,
@@ -161,6 +161,10 @@ class ObjectConverter(Compound):
     def _call(node: Node, entry: Entry, values: dict[str, Any], reader: Reader) -> Any:
         try:
             return entry.target(**values)
+        except NetworkError:
+            raise
+        except (ConnectionError, TimeoutError) as error:
+            raise NetworkError(f"{entry.name} cannot reach what it needs: {type(error).__name__}: {error}.") from error
         except SonoscoError as error:
             return reader.problem(node, f"{entry.name}: {error}")
         except Exception as error:  # whatever a class's own __post_init__ objects to is a problem of the file

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from sonosco_like.errors import UsageError
+from sonosco_like.errors import NetworkError, UsageError
 from sonosco_like.models.normalization import RunningMoments
 
 # What was exchanged last. A thread of gloo lets go of a tensor a moment after we have it back; if it is the last to do
@@ -20,12 +20,24 @@ from sonosco_like.models.normalization import RunningMoments
 _exchanged: deque[Tensor] = deque(maxlen=16)
 
 
+def _meet() -> None:
+    """Have the processes find each other. Raises NetworkError if they cannot."""
+    try:
+        distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    except (distributed.DistError, ConnectionError, TimeoutError) as error:
+        place = ":".join(os.environ.get(name, "?") for name in ("MASTER_ADDR", "MASTER_PORT"))
+        raise NetworkError(
+            f"The processes that train together cannot reach each other at {place}: {str(error).splitlines()[0]}. "
+            "Nothing was trained or changed; see that the first machine is reachable, and give the same command again."
+        ) from error
+
+
 class Processes:
     """This process among those that train together. `torchrun` says in the environment how many there are."""
 
     def __init__(self) -> None:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not distributed.is_initialized():
-            distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+            _meet()
             atexit.register(distributed.destroy_process_group)
         together = distributed.is_available() and distributed.is_initialized()
         self.size = distributed.get_world_size() if together else 1

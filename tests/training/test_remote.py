@@ -193,7 +193,7 @@ FOREIGN = {
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_a_place_that_holds_anything_else_is_refused_and_left_as_it_is(url, tmp_path, kind):
     put(url, FOREIGN[kind])
-    with pytest.raises(UsageError, match="does not hold this run|holds another run"):
+    with pytest.raises(UsageError, match=r"does not hold this run|holds another run"):
         start(tmp_path / "run", url)
     assert contents(url) == FOREIGN[kind]
     start(tmp_path / "run", f"file://{tmp_path}/free")
