@@ -94,10 +94,15 @@ class ModelCheckpoint(AbstractCallback):
     # Actions: once the checkpoint is on disk
 
     def on_attach(self, moment: Moment) -> None:
-        """Finish what a crash kept the former process from doing."""
+        """Refuse a run without a folder; finish what a crash kept the former process from doing."""
         self._is_ending = False
         context = moment.context
-        if getattr(context.experiment, "checkpoints", None) is not None and context.processes.is_first:
+        if getattr(context.experiment, "checkpoints", None) is None:
+            raise UsageError(
+                "ModelCheckpoint needs a run folder to save checkpoints into: train with an Experiment, or leave it "
+                "out and call trainer.save_checkpoint(path)."
+            )
+        if context.processes.is_first:
             context.saver.wait()
             _settle(context.experiment.checkpoints, *_plan(context))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,21 @@ def import_modules(modules: tuple[str, ...]) -> None:
     for module in modules:
         try:
             importlib.import_module(module)
-        except SonoscoError:
-            raise
         except Exception as error:  # whatever the user's own code raises
-            said = f"--import {module}: {type(error).__name__}: {error}. `sonosco --debug ...` shows where."
-            raise UsageError(said) from error
+            said = str(error) if isinstance(error, SonoscoError) else f"{type(error).__name__}: {error}."
+            place = _place_of(error)
+            where = f" ({place})" if place else ""
+            raise UsageError(f"--import {module}{where}: {said} `sonosco --debug ...` shows all of it.") from error
+
+
+def _place_of(error: Exception) -> str:
+    """File and line of the user's code at which an import failed, or nothing if it did not get that far."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}" if error.filename else ""
+    ours = str(Path(__file__).parents[1])
+    places = [
+        f"{frame.filename}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((ours, "<frozen", importlib.__file__))
+    ]
+    return places[-1] if places else ""

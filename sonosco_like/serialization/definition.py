@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, TypeVar, overload
 from typing_extensions import dataclass_transform
 
 from sonosco_like.errors import DefinitionError
+from sonosco_like.serialization.paths import has_path_field, take_text_for_paths
 from sonosco_like.serialization.registry import REGISTRY, Entry, public_name
 
 T = TypeVar("T")
@@ -105,6 +106,8 @@ def _make_record(cls: type, caller: Any) -> None:
     for name, hint in (hints or {}).items():
         _refuse_impossible_type(cls, name, hint)
     cls.__resolved_hints__ = hints  # type: ignore[attr-defined]
+    if has_path_field(cls, hints):
+        take_text_for_paths(cls, type_hints)
 
 
 def type_hints(cls: type) -> dict[str, Any]:

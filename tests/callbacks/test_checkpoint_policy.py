@@ -13,7 +13,7 @@ from training_parts import Diary, make_trainer
 from sonosco_like import diff, load, serializable, state
 from sonosco_like.callbacks import ModelCheckpoint
 from sonosco_like.errors import UsageError
-from sonosco_like.events import AbstractCallback
+from sonosco_like.events import AbstractCallback, CallbackError
 from sonosco_like.training import Checkpoints, Experiment, open_run
 
 
@@ -200,3 +200,12 @@ def test_a_measure_nobody_computes_is_refused_before_the_first_batch(tmp_path):
     with pytest.raises(UsageError, match="val_los"):
         Experiment(name="tiny", trainer=trainer).start(tmp_path / "run")
     assert trainer.global_step == 0
+
+
+@pytest.mark.parametrize("settings", [{}, {"every": None}, {"monitor": "val_loss", "every": None}])
+def test_a_run_without_a_folder_is_refused_before_the_first_batch(settings):
+    heard = []
+    look = ("batch_start", lambda moment: heard.append(moment.event))
+    with pytest.raises(CallbackError, match="ModelCheckpoint needs a run folder to save checkpoints into"):
+        make_trainer(callbacks=[ModelCheckpoint(**settings), look]).start_training()
+    assert heard == []

@@ -86,11 +86,49 @@ def test_debug_shows_the_traceback(capsys, monkeypatch):
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_module_of_the_users_that_fails_is_named_with_its_error(capsys, tmp_path, monkeypatch):
-    (tmp_path / "broken_module.py").write_text("1 / 0\n")
+BROKEN = {  # a module of the user's -> the line that is named, and what is said
+    "1 / 0\n": (1, "ZeroDivisionError: division by zero"),
+    "import os\n\ndef f(:\n": (3, "SyntaxError: "),
+    "import os\nimport no_such_package\n": (2, "No module named 'no_such_package'"),
+    "import json\n\njson.loads('{')\n": (None, "JSONDecodeError: "),
+    "from sonosco_like import serializable\n\n\n@serializable\nclass A:\n    def __init__(self): pass\n": (
+        4, "A has its own __init__",
+    ),
+    "from sonosco_like import AbstractCallback, serializable as s\n\n@s\nclass B(AbstractCallback):\n    limit = 3\n": (
+        3, "B.limit has no type.",
+    ),
+    "from sonosco_like.metrics import metric\n\nx = 1\nmetric(lower_is_better=True)(3)\n": (4, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_module_of_the_users_that_fails_is_named_with_file_line_and_error(text, capsys, tmp_path, monkeypatch):
+    name = f"broken_module_{list(BROKEN).index(text)}"
+    (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    assert run(["train", "--config", "any.yaml", "--import", "broken_module"]) == 2
+    assert run(["train", "--config", "any.yaml", "--import", name]) == 2
     said = capsys.readouterr().err
-    assert "--import broken_module: ZeroDivisionError: division by zero" in said
+    line, message = BROKEN[text]
+    assert f"--import {name} (" in said
+    if line is not None:
+        assert f"{name}.py:{line})" in said
+    assert message in said
     assert "should not have happened" not in said
+    assert "Traceback" not in said
+
+
+def test_a_module_that_is_not_there_is_named_without_a_place(capsys):
+    assert run(["train", "--config", "any.yaml", "--import", "no_such_module_at_all"]) == 2
+    assert "--import no_such_module_at_all: ModuleNotFoundError: No module named" in capsys.readouterr().err
+
+
+def test_a_module_that_imports_a_broken_one_leads_to_that(capsys, tmp_path, monkeypatch):
+    (tmp_path / "outer_module.py").write_text("import inner_module\n")
+    (tmp_path / "inner_module.py").write_text("x = 1\nraise ValueError('inside')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert run(["train", "--config", "any.yaml", "--import", "outer_module"]) == 2
+    said = capsys.readouterr().err
+    assert "--import outer_module (" in said
+    assert "inner_module.py:2): ValueError: inside." in said
