@@ -13,7 +13,7 @@ NAMES = [
 ]  # fmt: skip
 
 COMMANDS = {
-    "check": ["--config", "--help", "--import", "--set", "--test", "--train", "--val"],
+    "check": ["--config", "--help", "--import", "--open", "--set", "--test", "--train", "--val"],
     "completion": ["--help", "SHELL"],
     "data an4": ["--force", "--help", "--seed", "--source", "FOLDER"],
     "data common-voice": ["--force", "--help", "--language", "--seed", "--source", "FOLDER"],
@@ -21,7 +21,9 @@ COMMANDS = {
     "data manifest": ["--force", "--help", "--output", "--speaker", "FOLDER"],
     "data merge": ["--force", "--help", "--output", "SOURCES"],
     "data split": ["--by", "--force", "--help", "--seed", "--shares", "FOLDER", "SOURCE"],
-    "data stats": ["--alphabet", "--fastest", "--force", "--help", "--json", "--picture", "--slowest", "SOURCE"],
+    "data stats": [
+        "--alphabet", "--fastest", "--force", "--help", "--json", "--open", "--picture", "--slowest", "SOURCE",
+    ],
     "data synth": ["--force", "--help", "--kind", "--minutes", "--seed", "--variety", "--workers", "FOLDER"],
     "data tedlium": ["--force", "--help", "--seed", "--source", "FOLDER"],
     "data voxforge": ["--force", "--help", "--seed", "--source", "--submissions", "FOLDER"],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from sonosco_like.cli.options import config, import_modules, imports, manifests, overrides
+from sonosco_like.cli.options import config, import_modules, imports, manifests, opening, overrides
 from sonosco_like.cli.own_data import read_with_own_data
 from sonosco_like.cli.train import prepare
 
@@ -22,24 +22,29 @@ if TYPE_CHECKING:
 @manifests
 @overrides
 @imports
-def check(config: Path, overrides: tuple[str, ...], modules: tuple[str, ...], **manifests: Path | None) -> int:
+@opening
+def check(
+    config: Path, overrides: tuple[str, ...], modules: tuple[str, ...], opening: Any, **manifests: Path | None
+) -> int:
     """Build all that a config asks for and try one batch.
 
     Says what a run would cost: parameters, batches, hours of audio, memory. The batch is the largest of the first
-    epoch. Nothing is written, but for the corpus if the config makes one and it is not there yet. Exit code 0 if a run
-    can begin, else 2 with all problems.
+    epoch. Every row of the data that a run could not use is found: texts without labels, recordings that are missing,
+    unreadable, cut off or silent. Nothing is written, but for the corpus if the config makes one and it is not there
+    yet. Exit code 0 if a run can begin, else 2 with all problems.
 
     \b
     Examples:
       sonosco check --config configs/las.yaml
-      sonosco check --config configs/las.yaml --train my/train.jsonl --val my/val.jsonl
+      sonosco check --config configs/las.yaml --train my/train.jsonl --val my/val.jsonl --open all
     """
     import_modules(modules)
+    from sonosco_like.data.tools.progress import show_progress
     from sonosco_like.training.inspection import inspect_experiment
 
     experiment = read_with_own_data(config, overrides, manifests)
     _prepare_corpus(experiment)
-    found = inspect_experiment(experiment)
+    found = inspect_experiment(experiment, opening, show_progress)
     _print(found, sys.stdout.isatty())
     for problem in found.problems:
         click.echo(f"problem: {problem}", err=True)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sonosco_like.cli.options import opening
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -259,6 +261,7 @@ def split(source: Path, folder: Path, by: Any, shares: tuple[float, float, float
 )
 @click.option("--slowest", default=1.5, show_default=True, help="Characters per second below which a row is too slow.")
 @click.option("--fastest", default=30.0, show_default=True, help="Characters per second above which a row is too fast.")
+@opening
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @_force
 def stats(
@@ -267,14 +270,19 @@ def stats(
     alphabet: str | None,
     slowest: float,
     fastest: float,
+    opening: Any,
     as_json: bool,
     force: bool,
 ) -> None:
     """Say how much is in a manifest, and what looks wrong.
 
+    Every row whose recording is missing, unreadable, cut off, silent or not what the row says is listed, and every row
+    with a character that has no label, that is too fast or too slow.
+
     \b
-    Example:
+    Examples:
       sonosco data stats corpus/train.jsonl --picture lengths.png
+      sonosco data stats corpus/train.jsonl --open all --json
     """
     from sonosco_like.data.manifest import Manifest
     from sonosco_like.data.tools.outputs import claim_file
@@ -284,7 +292,7 @@ def stats(
 
     if picture is not None:
         claim_file(picture, force)
-    statistics = gather_statistics(Manifest.read(source), alphabet, Limits(slowest, fastest), show_progress)
+    statistics = gather_statistics(Manifest.read(source), alphabet, Limits(slowest, fastest), show_progress, opening)
     if picture is not None:
         draw_histogram(statistics, source.name, picture)
     if as_json:

@@ -38,6 +38,16 @@ def manifests(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+opening = click.option(
+    "--open",
+    "opening",
+    type=click.Choice(["all", "sample", "none"]),
+    default="sample",
+    show_default=True,
+    help="Recordings to decode whole: all, an hour of them, or none, where not even headers are read.",
+)
+
+
 def import_modules(modules: tuple[str, ...]) -> None:
     """Import what the user named, from the current folder too, so that its classes are registered."""
     if modules and "" not in sys.path:

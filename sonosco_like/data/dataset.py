@@ -32,7 +32,7 @@ from sonosco_like.serialization import serializable
 
 _MOST_LISTED = 20
 _FIT_UTTERANCES = 5000  # hours of audio: more would hardly change the mean and variance of a feature
-_TORN_SECONDS, _TORN_SHARE = 0.1, 0.02  # rounded durations and encoder delays stay below
+TORN_SECONDS, TORN_SHARE = 0.1, 0.02  # rounded durations and encoder delays stay below
 logger = logging.getLogger(__name__)
 
 
@@ -217,7 +217,7 @@ class AudioDataset:
         name, seconds = utterance.audio_filepath, len(samples_N) / rate
         if len(samples_N) == 0:
             raise DataError(f"{name} has no samples there.")
-        if utterance.duration - seconds > max(_TORN_SECONDS, _TORN_SHARE * utterance.duration):
+        if utterance.duration - seconds > max(TORN_SECONDS, TORN_SHARE * utterance.duration):
             raise DataError(f"{name} ends after {seconds:.2f} s, but should have {utterance.duration:.2f} s.")
         if float(samples_N.abs().max()) <= self.silence:
             raise DataError(f"{name} is silent: no sample is beyond {self.silence:g}.")

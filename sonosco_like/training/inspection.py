@@ -13,6 +13,9 @@ from typing import Any
 
 import torch
 
+from sonosco_like.data.dataset import AudioDataset
+from sonosco_like.data.tools.examination import Opening
+from sonosco_like.data.tools.progress import Progress, no_progress
 from sonosco_like.errors import ConfigError, SonoscoError, UsageError
 from sonosco_like.events import listen
 from sonosco_like.records import Batch
@@ -29,6 +32,7 @@ from sonosco_like.training.checks import (
     unequal_vocabularies,
     vocabulary_sizes,
 )
+from sonosco_like.training.data_inspection import listed, unusable_rows
 from sonosco_like.training.experiment import Experiment
 from sonosco_like.training.initialisation import initialise
 from sonosco_like.training.trainer import ModelTrainer
@@ -58,8 +62,12 @@ class Inspection:
             self.problems.append(str(error))
 
 
-def inspect_experiment(experiment: Experiment) -> Inspection:
+def inspect_experiment(
+    experiment: Experiment, opening: Opening = "sample", progress: Progress = no_progress
+) -> Inspection:
     """Build all parts of an experiment and train one batch, the largest of the first epoch. Nothing is written.
+
+    Every text of its data is read, every header, and as many recordings as `opening` says.
 
     What depends on a part that failed is not tried; everything else is, so that all problems are found at once.
     """
@@ -73,7 +81,9 @@ def inspect_experiment(experiment: Experiment) -> Inspection:
         with found.attempt():
             for number, line in enumerate(initialise(trainer.model, experiment.init_from).lines()):
                 found.add("model", "" if number else "init_from", line)
-    usable = {name: _describe_data(name, loader, found) for name, loader in loaders_of(trainer).items()}
+    usable = {
+        name: _describe_data(name, loader, found, opening, progress) for name, loader in loaders_of(trainer).items()
+    }
     has_labels = _describe_text(trainer, found)
     with found.attempt():
         trainer.callbacks = []  # nobody is told of the trial, so nobody writes anything
@@ -108,7 +118,7 @@ def _describe_model(trainer: ModelTrainer, found: Inspection) -> None:
         found.add("model", f"  {part}", f"{count:,}")
 
 
-def _describe_data(name: str, loader: Any, found: Inspection) -> bool:
+def _describe_data(name: str, loader: Any, found: Inspection, opening: Opening, progress: Progress) -> bool:
     """Note how much data there is; returns whether it can be used."""
     before = len(found.problems)
     with found.attempt():
@@ -124,7 +134,18 @@ def _describe_data(name: str, loader: Any, found: Inspection) -> bool:
         found.add("data", name, said)
         if loader.dataset.excluded:
             found.add("data", "", f"{len(loader.dataset.excluded):,} utterances left out for their length")
+        _examine(loader.dataset, found, opening, progress)
     return len(found.problems) == before
+
+
+def _examine(dataset: Any, found: Inspection, opening: Opening, progress: Progress) -> None:
+    """Note every utterance that cannot be used: as a problem, unless the dataset is told to go on without."""
+    unusable = unusable_rows(dataset, opening, progress) if isinstance(dataset, AudioDataset) else []
+    if unusable and dataset.on_bad == "skip":
+        for line in listed(unusable, dataset.manifest):
+            found.add("data", "  left out", line)
+    else:
+        found.problems += listed(unusable, dataset.manifest)
 
 
 def _batches(count: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 import sys
 from pathlib import Path
@@ -142,3 +143,39 @@ def test_data_that_is_not_ours_is_checked_too(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "Sums, a number of batches it does not tell" in said
     assert "the first: inputs of 8 x 4" in said
+
+
+def test_every_row_that_cannot_be_used_is_listed_at_once(config, tmp_path, capsys):
+    """Not the first of them, and not only those of the batch that is tried."""
+    manifest = tmp_path / "noise" / "train.jsonl"
+    rows = [json.loads(line) for line in manifest.read_text().splitlines()]
+    rows[1]["text"] = "aä"
+    rows[4]["text"] = "œb"
+    rows[6]["audio_filepath"] = "gone.wav"
+    torn = tmp_path / "noise" / rows[9]["audio_filepath"]
+    torn.write_bytes(torn.read_bytes()[:200])
+    manifest.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run(["check", "--config", str(config)]) == 2
+    said = capsys.readouterr().err
+    for row, words in ((2, "no label for 'ä'"), (5, "no label for 'œ'"), (7, "missing file"), (10, "")):
+        assert re.search(rf"problem: \S*train.jsonl, row {row}: .*{words}", said), said
+
+
+def test_a_long_list_of_unusable_rows_is_counted_to_its_end(config, tmp_path, capsys):
+    manifest = tmp_path / "noise" / "train.jsonl"
+    row = json.loads(manifest.read_text().splitlines()[0])
+    rows = [{**row, "id": str(number), "audio_filepath": f"{number}.wav"} for number in range(50)]
+    manifest.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    assert run(["check", "--config", str(config)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("missing file") == 20
+    assert f"30 more rows of {manifest} cannot be used" in said
+
+
+def test_rows_that_are_left_out_are_listed_and_no_problem(config, tmp_path, capsys):
+    (tmp_path / "noise" / "train-3.wav").unlink()
+    changed = "trainer.train_data_loader.dataset.on_bad=skip"
+    assert run(["check", "--config", str(config), "--set", changed]) == 0
+    printed = capsys.readouterr()
+    assert f"left out     {tmp_path / 'noise'}" in printed.out
+    assert "missing file" not in printed.err

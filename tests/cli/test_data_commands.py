@@ -125,7 +125,8 @@ def test_merge_says_what_it_did(manifest, tmp_path, capsys):
 def test_stats_can_be_read_by_programs(manifest, capsys):
     assert run(["data", "stats", str(manifest), "--json", "--alphabet", "abcdefghijklmnopqrstuvwxyz "]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["rows"], found["speakers"], found["suspicious"]) == (12, 4, [])
+    assert (found["rows"], found["speakers"], found["recordings"], found["decoded"]) == (12, 4, 12, 12)
+    assert [(row["row"], row["reason"]) for row in found["suspicious"]] == [(row, "no label") for row in range(1, 13)]
     assert sum(found["not_in_alphabet"].values()) == 12
 
 

@@ -6,13 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sonosco_like.data.manifest import Manifest
 from sonosco_like.data.text import Alphabet, TextCleaner
+from sonosco_like.data.tools.examination import Opening, examine_recordings
 from sonosco_like.data.tools.progress import Progress, no_progress
 from sonosco_like.errors import UsageError
 from sonosco_like.records import Utterance
@@ -69,6 +69,9 @@ class Statistics:
     histogram: list[Bin] = field(default_factory=list)
     not_in_alphabet: dict[str, int] = field(default_factory=dict)
     dropped_by_cleaning: dict[str, int] = field(default_factory=dict)
+    sample_rates: dict[int, int] = field(default_factory=dict)
+    recordings: int = 0
+    decoded: int = 0
     suspicious: list[Suspicion] = field(default_factory=list)
 
 
@@ -77,8 +80,12 @@ def gather_statistics(
     alphabet: str | None = None,
     limits: Limits | None = None,
     progress: Progress = no_progress,
+    opening: Opening = "sample",
 ) -> Statistics:
-    """Go through all rows once. Texts are cleaned as for training before they are held against the alphabet."""
+    """Go through all rows once. Texts are cleaned as for training before they are held against the alphabet.
+
+    Every recording's header is read, and an hour of audio is decoded; `opening` may ask for all of it, or for nothing.
+    """
     limits = limits or Limits()
     cleaner = TextCleaner()
     known = set(Alphabet().characters if alphabet is None else alphabet)
@@ -87,6 +94,7 @@ def gather_statistics(
     words: Counter[str] = Counter()
     texts: set[str] = set()
     result = Statistics(rows=len(manifest))
+    examined = examine_recordings(manifest, opening, progress)
     with progress(f"examining {manifest.path.name}", len(manifest), "rows") as advance:
         for index, utterance in enumerate(manifest):
             text = cleaner(utterance.text)
@@ -95,10 +103,17 @@ def gather_statistics(
             result.without_speaker += utterance.speaker is None
             words.update(text.split())
             texts.add(text)
+            faults = [(fault.reason, fault.detail) for fault in examined.faults.get(index, ())]
+            lacking = dict.fromkeys(each for each in text if each not in known)
+            if lacking:
+                faults.append(("no label", f"for {', '.join(map(repr, lacking))} in the text"))
             result.suspicious += (
-                Suspicion(manifest.row(index), utterance.id, *found) for found in _suspect(utterance, limits)
+                Suspicion(manifest.row(index), utterance.id, *found)
+                for found in (*faults, *_suspect(utterance, limits))
             )
             advance(1)
+    result.sample_rates = dict(examined.sample_rates.most_common())
+    result.recordings, result.decoded = examined.recordings, examined.decoded
     result.speakers = len(speakers - {None})
     result.words, result.different_words, result.different_texts = sum(words.values()), len(words), len(texts)
     result.not_in_alphabet = {each: count for each, count in characters.most_common() if each not in known}
@@ -108,9 +123,7 @@ def gather_statistics(
 
 
 def _suspect(utterance: Utterance, limits: Limits) -> Iterator[tuple[str, str]]:
-    """Reasons and details of all that is strange about a row."""
-    if not Path(utterance.audio_filepath).is_file():
-        yield "missing file", utterance.audio_filepath
+    """Reasons and details of all that the row itself shows to be strange."""
     characters = len(utterance.text.strip())
     if characters == 0:
         yield "empty", "there is no text"

@@ -36,10 +36,17 @@ def _numbers(statistics: Statistics, title: str) -> Table:
         ("words", f"{statistics.words:,}, {statistics.different_words:,} different"),
         ("different texts", f"{statistics.different_texts:,}"),
         ("seconds", f"{statistics.shortest:.2f} to {statistics.longest:.2f}, median {statistics.median:.2f}"),
+        ("recordings", _recordings(statistics)),
         ("suspicious rows", f"{len({suspicion.row for suspicion in statistics.suspicious}):,}"),
     ):
         table.add_row(name, value)
     return table
+
+
+def _recordings(statistics: Statistics) -> str:
+    rates = ", ".join(f"{count:,} of {rate:,} Hz" for rate, count in statistics.sample_rates.items())
+    decoded = f"{statistics.decoded:,} decoded" if statistics.decoded else "none decoded"
+    return f"{statistics.recordings:,}, {decoded}" + (f"; {rates}" if rates else "")
 
 
 def _lengths(statistics: Statistics) -> Table:

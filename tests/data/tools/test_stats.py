@@ -22,8 +22,8 @@ from ..conftest import make_corpus, write_rows, write_tone
 
 @pytest.fixture
 def manifest(tmp_path) -> Manifest:
-    """Five rows, four of them strange in different ways."""
-    write_tone(tmp_path / "a.wav", 0.2)
+    """Five rows, each strange in a way of its own."""
+    write_tone(tmp_path / "a.wav", 2.0)
     row = {"audio_filepath": "a.wav", "duration": 2.0, "speaker": "anna"}
     return Manifest.read(
         write_rows(
@@ -50,6 +50,7 @@ def test_numbers_are_right(manifest):
 def test_strange_rows_are_named_with_the_reason(manifest):
     found = [(each.row, each.id, each.reason) for each in gather_statistics(manifest).suspicious]
     assert found == [
+        (1, "good", "no label"),
         (2, "fast", "too fast"),
         (3, "slow", "too slow"),
         (4, "empty", "empty"),
@@ -102,6 +103,15 @@ def test_tables_show_all_of_it(manifest):
     for table in statistics_tables(gather_statistics(manifest), "m.jsonl", most_suspicious=3):
         console.print(table)
     shown = console.file.getvalue()
-    for part in ("m.jsonl", "utterances", "speakers", "U+00F6", "too fast", "3 of 4", "characters that cleaning drops"):
+    for part in (
+        "m.jsonl",
+        "2, 1 decoded; 1 of 16,000 Hz",
+        "utterances",
+        "speakers",
+        "U+00F6",
+        "too fast",
+        "3 of 5",
+        "characters that cleaning drops",
+    ):
         assert part in shown
     assert "missing file" not in shown
