@@ -13,7 +13,7 @@ NAMES = [
 ]  # fmt: skip
 
 COMMANDS = {
-    "check": ["--config", "--help", "--import", "--open", "--set", "--test", "--train", "--val"],
+    "check": ["--allow-write", "--config", "--help", "--import", "--open", "--set", "--test", "--train", "--val"],
     "completion": ["--help", "SHELL"],
     "data an4": ["--force", "--help", "--seed", "--source", "FOLDER"],
     "data common-voice": ["--force", "--help", "--language", "--seed", "--source", "FOLDER"],
@@ -33,16 +33,21 @@ COMMANDS = {
         "--help", "--hot-word", "--hot-word-bonus", "--html", "--import", "--json", "--lm", "--lm-weight", "--manifest",
         "--seed", "--word-bonus", "--workers", "--worst", "RUN",
     ],
-    "resume": ["--help", "--import", "--run-dir", "--set", "RUN_DIR"],
+    "resume": ["--allow-write", "--help", "--import", "--run-dir", "--set", "RUN_DIR"],
     "runs": ["--help", "--json", "--sort", "FOLDER"],
     "schema": ["--help", "--import", "--indent"],
-    "train": ["--config", "--help", "--import", "--resume", "--run-dir", "--set", "--test", "--train", "--val"],
+    "train": [
+        "--allow-write", "--config", "--help", "--import", "--resume", "--run-dir", "--set", "--test", "--train",
+        "--val",
+    ],
     "transcribe": [
         "--beam", "--ctc-weight", "--decode", "--device", "--format", "--help", "--hot-word", "--hot-word-bonus",
         "--import", "--json", "--lm", "--lm-weight", "--longest", "--n-best", "--output", "--overlap", "--word-bonus",
         "AUDIO", "RUN",
     ],
-    "verify-resume": ["--config", "--help", "--import", "--keep", "--kills", "--set", "--test", "--train", "--val"],
+    "verify-resume": [
+        "--allow-write", "--config", "--help", "--import", "--keep", "--kills", "--set", "--test", "--train", "--val",
+    ],
 }  # fmt: skip
 
 

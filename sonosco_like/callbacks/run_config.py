@@ -10,6 +10,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from sonosco_like.callbacks.destinations.destination import Plain
 from sonosco_like.errors import ConfigError
+from sonosco_like.passwords import masked, masked_value
 from sonosco_like.run_folder import CONFIG
 from sonosco_like.serialization import dumps
 from sonosco_like.serialization.document import parse
@@ -20,7 +21,13 @@ _READ: dict[str, Callable[[str], Plain]] = {INT: read_int, FLOAT: read_float, BO
 
 
 def config_text(context: Any) -> str | None:
-    """The YAML of the run: the file in its folder, else that of the trainer; None if it has parts without a YAML."""
+    """The YAML of the run, without passwords; None if it has parts without a YAML."""
+    text = _yaml(context)
+    return None if text is None else masked(text)
+
+
+def _yaml(context: Any) -> str | None:
+    """The file in the folder of a run, else what the trainer would be written as."""
     if context.experiment is not None:
         file = Path(context.experiment.folder) / CONFIG
         if file.exists():
@@ -33,7 +40,7 @@ def config_text(context: Any) -> str | None:
 
 def hyperparameters(context: Any) -> dict[str, Plain]:
     """The numbers, texts and truth values of the config of a run by their path, `optimizer.lr`; none without YAML."""
-    text = config_text(context)
+    text = _yaml(context)
     return {} if text is None else dict(_flat(parse(text, "config"), ()))
 
 
@@ -47,4 +54,5 @@ def _flat(node: Node, path: tuple[str, ...]) -> Iterator[tuple[str, Plain]]:
             yield from _flat(item, (*path, str(place)))
     elif isinstance(node, ScalarNode) and kind_of(node) != NULL:
         convert = _READ.get(kind_of(node), str)
-        yield ".".join(path), convert(node.value)
+        value = convert(node.value)
+        yield ".".join(path), masked_value(path[-1] if path else "", value) if isinstance(value, str) else value

@@ -14,6 +14,7 @@ import click
 from sonosco_like.cli import interrupting
 from sonosco_like.cli.console import outlive_the_console
 from sonosco_like.errors import ConfigError, SonoscoError, StorageError, did_you_mean
+from sonosco_like.passwords import masked
 from sonosco_like.version import __version__
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2  # and 128 + the number of a signal
@@ -91,9 +92,9 @@ def run(args: list[str]) -> int:
         if number := interrupting.interrupted_by():  # what it left half done is no error of its own
             return interrupting.say_interrupted(number)
         if "--debug" in args:
-            traceback.print_exc()
+            click.echo(masked(traceback.format_exc()), err=True)
         else:
-            click.echo(_message(error), err=True)
+            click.echo(masked(_message(error)), err=True)
         return _exit_code(error)
 
 

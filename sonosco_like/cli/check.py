@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sonosco_like.cli.options import config, import_modules, imports, manifests, opening, overrides
+from sonosco_like.cli.options import allow_write, config, import_modules, imports, manifests, opening, overrides
 from sonosco_like.cli.own_data import read_with_own_data
 from sonosco_like.cli.train import prepare
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @overrides
 @imports
 @opening
+@allow_write
 def check(
     config: Path, overrides: tuple[str, ...], modules: tuple[str, ...], opening: Any, **manifests: Path | None
 ) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import traceback
@@ -13,6 +14,7 @@ import click
 
 from sonosco_like.cli.own_data import SETS
 from sonosco_like.errors import SonoscoError, UsageError
+from sonosco_like.permissions import VARIABLE, writing_only_to
 
 PATH = click.Path(path_type=Path)
 
@@ -28,6 +30,26 @@ overrides = click.option(
     help="Change a value, which is written as YAML: --set trainer.epochs=3, and in a list --set "
     "'trainer.callbacks[2].patience=5', counted from 0; can be given several times.",
 )
+
+
+def allow_write(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The option --allow-write, and what holds without it: a config writes to the run and to the working directory."""
+
+    @click.option(
+        "--allow-write",
+        "allowed",
+        multiple=True,
+        metavar="PLACE",
+        help="A folder or URL elsewhere that the config may write to (remote, corpus, tracking); can be given several "
+        f"times, or for good in the environment as {VARIABLE}.",
+    )
+    @functools.wraps(command)
+    def guarded(allowed: tuple[str, ...], **options: Any) -> Any:
+        folders = [options[name] for name in ("run_dir", "into", "keep") if options.get(name) is not None]
+        with writing_only_to([".", *folders, *allowed]):
+            return command(**options)
+
+    return guarded
 
 
 def manifests(command: Callable[..., Any]) -> Callable[..., Any]:

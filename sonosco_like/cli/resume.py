@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sonosco_like.cli.options import PATH, import_modules, imports, overrides
+from sonosco_like.cli.options import PATH, allow_write, import_modules, imports, overrides
 from sonosco_like.cli.train import continue_run
 from sonosco_like.errors import UsageError
 
@@ -16,6 +16,7 @@ from sonosco_like.errors import UsageError
 @click.option("--run-dir", "into", type=PATH, help="Where a remote run is fetched to; runs/<its name> if not given.")
 @overrides
 @imports
+@allow_write
 def resume(run_dir: str, into: Path | None, overrides: tuple[str, ...], modules: tuple[str, ...]) -> int:
     """Continue a run from its newest complete checkpoint.
 

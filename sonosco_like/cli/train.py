@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonosco_like.cli.options import PATH, config, import_modules, imports, manifests, overrides
+from sonosco_like.cli.options import PATH, allow_write, config, import_modules, imports, manifests, overrides
 from sonosco_like.cli.own_data import open_with_own_data, read_with_own_data
 from sonosco_like.errors import UsageError
+from sonosco_like.passwords import MaskingFormatter
 from sonosco_like.run_folder import CONFIG
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     help="What to do with a run dir that holds a run: refuse, continue it, or insist on continuing.",
 )
 @imports
+@allow_write
 def train(
     config: Path,
     run_dir: Path | None,
@@ -87,7 +89,9 @@ def prepare(experiment: Experiment) -> None:
     """Say what happens on the console, and have the corpus made: of several processes the first does both."""
     processes = experiment.trainer.processes
     level = logging.INFO if processes.is_first else logging.WARNING
-    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
+    console = logging.StreamHandler(sys.stderr)
+    console.setFormatter(MaskingFormatter("%(message)s"))
+    logging.basicConfig(level=level, handlers=[console])
     if experiment.corpus is not None and processes.is_first:
         from sonosco_like.data.tools.progress import show_progress
 

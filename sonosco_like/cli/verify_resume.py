@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonosco_like.cli.options import PATH, config, import_modules, imports, manifests, overrides
+from sonosco_like.cli.options import PATH, allow_write, config, import_modules, imports, manifests, overrides
 from sonosco_like.cli.own_data import Manifests, read_with_own_data
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ _MOST_SHOWN = 10
 @manifests
 @overrides
 @imports
+@allow_write
 def verify_resume(
     config: Path,
     kills: int,
@@ -74,12 +75,12 @@ def verify_resume(
 
 def _with_own_data(config: Path, overrides: tuple[str, ...], manifests: Manifests, folder: Path) -> Path:
     """Write the config with the user's data in it: what loaders share, a `--set` could not say."""
-    from sonosco_like.serialization import dumps
+    from sonosco_like.serialization import dumps, files
 
     experiment = read_with_own_data(config, overrides, manifests)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "own_data.yaml"
-    path.write_text(dumps(experiment, state=False), encoding="utf-8")
+    files.replace_file(path, dumps(experiment, state=False).encode(), private=True)
     return path
 
 

@@ -23,11 +23,11 @@ _CHUNK = 2**20
 _ATTEMPTS = 100  # at putting a folder in its place while readers keep putting the former one back
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file atomically."""
+def replace_file(path: Path, content: bytes, private: bool = False) -> None:
+    """Write a file atomically; a `private` one may be read by its owner alone."""
     aside = _aside(path)
     try:
-        write_file(aside, content)
+        write_file(aside, content, private)
         aside.replace(path)
         flush_folder(path.parent)
     except OSError as error:
@@ -105,14 +105,18 @@ def absolute(path: str | Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100  (resolve() would follow links)
 
 
-def write_file(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes, private: bool = False) -> None:
     """Write and flush one file that is not in its place yet; what a killed save or a stranger left there goes first."""
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         path.unlink()
-    with path.open("xb") as file:
+    with open(path, "xb", opener=_private if private else None) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def read_file(path: Path, limit: int) -> bytes:

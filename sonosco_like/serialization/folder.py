@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from yaml.nodes import Node, ScalarNode
 
 from sonosco_like.errors import ConfigError, Problem, StorageError, UsageError
+from sonosco_like.passwords import masked
 from sonosco_like.serialization import files
 from sonosco_like.serialization.context import Reader, TooManyProblems, Writer, join_path
 from sonosco_like.serialization.converter import is_mapping, mapping_items, mapping_node
@@ -77,8 +78,9 @@ class Snapshot:
         path = files.absolute(path)
         _refuse_to_replace(path)
         with files.new_folder(path) as folder:
-            graph = write(self._graph).encode()
-            files.write_file(folder / GRAPH, graph)
+            text = write(self._graph)
+            graph = text.encode()
+            files.write_file(folder / GRAPH, graph, private=masked(text) != text)
             hashes = {GRAPH: hashlib.sha256(graph).hexdigest(), TENSORS: self._tensors.write(folder / TENSORS)}
             files.write_file(folder / STATE, self._state_text(hashes))
 

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from sonosco_like.errors import ConfigError, Problem, StorageError
+from sonosco_like.passwords import masked
 from sonosco_like.run_folder import CHANGES, CONFIG, step_of
 from sonosco_like.serialization import dumps, files, loads, restore
 from sonosco_like.serialization.context import Reader
@@ -85,7 +86,8 @@ class Changes:
         if _read_changes(path) is None:
             path.replace(path.with_name(_DAMAGED))
         before = files.read_file(path, MAX_BYTES) if path.exists() else b""
-        files.replace_file(path, before + yaml.safe_dump([entry], sort_keys=False, allow_unicode=True).encode())
+        text = before.decode() + yaml.safe_dump([entry], sort_keys=False, allow_unicode=True)
+        files.replace_file(path, text.encode(), private=masked(text) != text)
         for name, (old, new) in found.items():
             logger.info("changed from step %d on: %s%s: %s -> %s", self.step, _TRAINER, name, old, new)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import sonosco_like.version
+from sonosco_like.passwords import masked_urls
 from sonosco_like.run_folder import CODE
 from sonosco_like.serialization import files
 from sonosco_like.version import __version__
@@ -30,7 +31,7 @@ def copy_code(folder: Path, step: int = 0) -> list[Path]:
     """
     target = folder / CODE
     begun = (target / VERSION).exists()
-    sources = {path: file.read_bytes() for path, file in user_modules().items()}
+    sources = {path: _without_passwords(file) for path, file in user_modules().items()}
     sources[Path(VERSION)] = _our_version()
     changed = {path: content for path, content in sources.items() if not _holds(target / path, content)}
     if begun and changed:
@@ -41,6 +42,11 @@ def copy_code(folder: Path, step: int = 0) -> list[Path]:
         (target / path).parent.mkdir(parents=True, exist_ok=True)
         files.replace_file(target / path, content)
     return [target / path for path in changed]
+
+
+def _without_passwords(file: Path) -> bytes:
+    text = file.read_bytes().decode(errors="surrogateescape")
+    return masked_urls(text).encode(errors="surrogateescape")
 
 
 def user_modules() -> dict[Path, Path]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from sonosco_like.passwords import masked_command
 from sonosco_like.version import __version__
 
 _PACKAGES = (
@@ -34,7 +35,7 @@ logger = logging.getLogger(__name__)
 def describe_environment(command: list[str], seed: int) -> dict[str, Any]:
     """Versions, machine, commit and command line as plain data."""
     return {
-        "command": command,
+        "command": masked_command(command),
         "seed": seed,
         "sonosco_like": __version__,
         "python": platform.python_version(),

@@ -17,6 +17,8 @@ from sonosco_like.errors import ConfigError, DataError, MissingPackageError, Son
 from sonosco_like.events import CallbackError
 from sonosco_like.inference.checkpoints import folders_of_checkpoints, own_final
 from sonosco_like.links import refuse_links
+from sonosco_like.passwords import masked
+from sonosco_like.permissions import check_writing
 from sonosco_like.run_folder import CONFIG, ENVIRONMENT, FINAL, LATEST, RUN_ID, WRITTEN
 from sonosco_like.serialization import Snapshot, dumps, files, loads
 from sonosco_like.serialization.definition import serializable
@@ -71,6 +73,8 @@ class Experiment:
     def __post_init__(self) -> None:
         if not self.name or set(self.name) & set("/\\"):
             raise UsageError(f"`name` becomes part of a folder's name: give one without slashes, got {self.name!r}.")
+        if self.remote is not None:
+            check_writing(self.remote, "remote")
         self.folder = Path()
         self.id = ""
         self.started = ""
@@ -89,10 +93,19 @@ class Experiment:
             clear_leftovers(self.folder)
             self.id = identify(self.folder)
             self.started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-            files.replace_file(self.folder / CONFIG, dumps(self, state=False).encode())
+            self._write_config(dumps(self, state=False))
             environment = {"started": self.started, RUN_ID: self.id, **describe_environment(sys.argv, self.seed)}
             files.replace_file(self.folder / ENVIRONMENT, dumps(environment).removeprefix("!dict\n").encode())
             return self._train(self.trainer.start_training, is_new=True)
+
+    def _write_config(self, text: str) -> None:
+        holds_password = masked(text) != text
+        files.replace_file(self.folder / CONFIG, text.encode(), private=holds_password)
+        if holds_password:
+            logger.warning(
+                "The config holds a password. %s and the checkpoints keep it, readable by you alone, because the run "
+                "needs it; better give it in the environment or in a file of the service's own.", CONFIG,
+            )  # fmt: skip
 
     def resume(self) -> int:
         """Train on from the newest intact checkpoint of the folder."""

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import yaml
 
 from sonosco_like.metrics import describe
+from sonosco_like.passwords import MaskingFormatter, masked
 from sonosco_like.run_folder import LOGS, STATUS, following_name
 from sonosco_like.serialization import files
 from sonosco_like.version import __version__
@@ -35,7 +36,7 @@ class Entry:
 def journal(folder: Path, trainer: Any) -> Iterator[Entry]:
     """Write the log of this start to `logs/`, and to `status.yaml` that the run is running, then how it ended."""
     handler = _log_file(folder / LOGS)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(MaskingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger().addHandler(handler)
     entry = Entry()
     _note(handler, f"{shlex.join(sys.argv)} (sonosco_like {__version__}, at step {trainer.global_step})")
@@ -55,11 +56,24 @@ def journal(folder: Path, trainer: Any) -> Iterator[Entry]:
             handler.close()
 
 
+class _Log(logging.FileHandler):
+    """The log of a start. On a full disk it says so once, and the run is not disturbed."""
+
+    _failed = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (the name is logging's)
+        """Say that a line could not be written, in place of a traceback for each."""
+        error = sys.exc_info()[1]
+        if not self._failed:
+            self._failed = True
+            print(f"{self.baseFilename} cannot be written: {error}. The run goes on without.", file=sys.stderr)
+
+
 def _log_file(folder: Path) -> logging.Handler:
     """Where the log of this start goes: nowhere, with a warning, if there is no place for it."""
     try:
         folder.mkdir(exist_ok=True)
-        return logging.FileHandler(_free_name(folder), mode="x", encoding="utf-8")
+        return _Log(_free_name(folder), mode="x", encoding="utf-8")
     except OSError as error:
         logger.warning("This start writes no log: %s", error)
         return logging.NullHandler()
@@ -81,7 +95,7 @@ def _write_status(folder: Path, trainer: Any, state: RunState, reason: str = "")
         "step": trainer.global_step,
         "epochs": trainer.epochs,
         "lower_is_better": _directions(trainer),
-        **({"reason": reason[:1000]} if reason else {}),
+        **({"reason": masked(reason)[:1000]} if reason else {}),
     }
     try:
         files.replace_file(folder / STATUS, yaml.safe_dump(status, sort_keys=False, allow_unicode=True).encode())

@@ -20,6 +20,7 @@ from typing import Any
 
 from sonosco_like.errors import MissingPackageError, SonoscoError, StorageError, UsageError
 from sonosco_like.inference.checkpoints import own_final
+from sonosco_like.permissions import check_writing
 from sonosco_like.run_folder import BEST, CHECKPOINTS, FINAL, LATEST, LOCK
 from sonosco_like.serialization import files
 from sonosco_like.serialization.folder import STATE
@@ -47,7 +48,10 @@ class RemoteCopy:
 
     def __enter__(self) -> RemoteCopy:
         if self.url is not None:
+            check_writing(self.url, "remote")
             self._system, self._root = open_url(self.url)
+            if isinstance(self._system.protocol, tuple) and "file" in self._system.protocol:
+                check_writing(self._root, "remote")
             self._place = RemotePlace(self._system, self._root, self.url, self.folder)
             self._try_to_claim()
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="uploading")

@@ -14,6 +14,7 @@ from pathlib import Path
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from sonosco_like.errors import SonoscoError, UsageError
+from sonosco_like.permissions import places_allowed
 from sonosco_like.run_folder import FINAL, step_of
 from sonosco_like.serialization import files
 from sonosco_like.serialization.document import MAX_BYTES, parse
@@ -60,6 +61,7 @@ def verify_resume(
     """Train a config once whole and once with so many kills -9 at drawn moments, and compare what they leave."""
     whole, killed = folder / "whole", folder / "killed"
     imports = [part for module in (StepWitness.__module__, *modules) for part in ("--import", module)]
+    imports += [part for place in places_allowed() for part in ("--allow-write", place)]
     settings = [part for override in (*overrides, _witnessed(config, overrides)) for part in ("--set", override)]
     train = ["train", "--config", str(config), *settings, *imports, "--run-dir"]
     folder.mkdir(parents=True, exist_ok=True)

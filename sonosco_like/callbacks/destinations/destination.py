@@ -13,6 +13,7 @@ from sonosco_like.callbacks.naming import number_among
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback, Moment
 from sonosco_like.links import own_files, refuse_links
+from sonosco_like.permissions import check_writing
 from sonosco_like.run_folder import OWN
 from sonosco_like.serialization import serializable
 
@@ -52,6 +53,9 @@ class WritesFiles(AbstractCallback, ABC):
         if place.parts[0].casefold() in OWN or any(part.startswith(".") for part in place.parts):
             raise UsageError(f"`path` must not be one of the run's own files ({', '.join(OWN)}), got {self.path!r}.")
 
+        if self.folder != Path():
+            check_writing(self.folder, "folder")
+
     def on_attach(self, moment: Moment) -> None:
         """Refuse at the start a place that could not be written to at the end."""
         self.place(moment.context)
@@ -63,6 +67,7 @@ class WritesFiles(AbstractCallback, ABC):
         path = Path(self._within)
         path = path.with_name(f"{path.stem}-{number + 1}{path.suffix}") if number else path
         if context.experiment is None:
+            check_writing(self.folder, "folder")
             return self.folder / path
         folder = Path(context.experiment.folder)
         refuse_links(folder, path.parts[:1], self.finished)

@@ -13,8 +13,10 @@ from sonosco_like.callbacks.destinations.optional_package import optional_packag
 from sonosco_like.callbacks.naming import families_of, tag_of
 from sonosco_like.callbacks.run_config import hyperparameters
 from sonosco_like.events import Moment
+from sonosco_like.permissions import check_writing
 from sonosco_like.serialization import serializable, state
 
+_SERVICES = ("databricks", "databricks-uc", "uc")
 _ALLOW_FILES = "MLFLOW_ALLOW_FILE_STORE"
 _MOST_PARAMETERS, _MOST_METRICS, _LONGEST_VALUE = 100, 1000, 500  # what MLflow takes at once
 
@@ -36,6 +38,7 @@ class MlflowDestination(WritesFiles, Destination):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_writing()
         self._client: Any = None
         self._entities: Any = None
         self._last_steps: dict[str, int] = {}
@@ -45,6 +48,7 @@ class MlflowDestination(WritesFiles, Destination):
         """Begin a run, or go on with it."""
         if self._client is not None:
             return
+        self._check_writing()
         tracking = optional_package("mlflow.tracking", type(self).__name__, "mlflow")
         self._entities = optional_package("mlflow.entities", type(self).__name__, "mlflow")
         self._client = tracking.MlflowClient(tracking_uri=self.tracking_uri or self._files(moment.context))
@@ -55,6 +59,12 @@ class MlflowDestination(WritesFiles, Destination):
         names = self._client.get_run(self.run_id).data.metrics
         self._names = Names(names)
         self._last_steps = {name: self._last_step(name) for name in names}
+
+    def _check_writing(self) -> None:
+        """Without a scheme, MLflow takes some words for services, and everything else for a path."""
+        if self.tracking_uri is not None:
+            is_service = self.tracking_uri.partition(":")[0] in _SERVICES and "://" not in self.tracking_uri
+            check_writing(f"{self.tracking_uri}://" if is_service else self.tracking_uri, "tracking_uri")
 
     def on_log(self, moment: Moment) -> None:
         if self._client is None:

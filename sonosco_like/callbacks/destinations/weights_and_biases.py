@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,6 +16,8 @@ from sonosco_like.callbacks.destinations.optional_package import optional_packag
 from sonosco_like.callbacks.naming import families_of, tag_of
 from sonosco_like.callbacks.run_config import hyperparameters
 from sonosco_like.events import Moment
+from sonosco_like.passwords import masked_command
+from sonosco_like.permissions import check_writing
 from sonosco_like.serialization import serializable, state
 
 
@@ -38,6 +42,8 @@ class WandbDestination(WritesFiles, Destination):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.mode == "online":
+            check_writing(f"wandb://{self.project}", "mode: online")
         self._run: Any = None
         self._sent: dict[int, dict[str, float]] = {}
 
@@ -52,16 +58,17 @@ class WandbDestination(WritesFiles, Destination):
         self.run_id = self.run_id or secrets.token_hex(4)
         if self.mode == "offline":
             _set_aside(folder, self.run_id)
-        self._run = wandb.init(
-            project=self.project,
-            name=getattr(context.experiment, "name", None),
-            id=self.run_id,
-            resume="allow" if self.mode == "online" else None,
-            mode=self.mode,
-            dir=str(folder),
-            config=hyperparameters(context),
-            settings=wandb.Settings(silent=True, console="off"),
-        )
+        with _command_masked():
+            self._run = wandb.init(
+                project=self.project,
+                name=getattr(context.experiment, "name", None),
+                id=self.run_id,
+                resume="allow" if self.mode == "online" else None,
+                mode=self.mode,
+                dir=str(folder),
+                config=hyperparameters(context),
+                settings=wandb.Settings(silent=True, console="off"),
+            )
         for step, values in self._sent.items():
             self._run.log(values, step)
 
@@ -103,6 +110,16 @@ class WandbDestination(WritesFiles, Destination):
         if self._run is not None:
             self._run.finish(exit_code=exit_code)
             self._run = None
+
+
+@contextmanager
+def _command_masked() -> Iterator[None]:
+    """Weights & Biases notes down the command line by itself; it is shown one without passwords."""
+    usual, sys.argv = sys.argv, masked_command(sys.argv)
+    try:
+        yield
+    finally:
+        sys.argv = usual
 
 
 def _set_aside(folder: Path, run_id: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -34,15 +35,19 @@ def synthesize(
     workers: int | None = None,
     force: bool = False,
     progress: Progress = no_progress,
+    begun: Callable[[], None] | None = None,
 ) -> dict[str, Path]:
     """Write `train`, `val` and `test` manifests and their audio into a folder; `minutes` is the length of all three.
 
     Voices and texts of the three are disjoint. `variety` from 0 to 1 is how much rooms, microphones, noise and loudness
     differ. Audio is made in `workers` processes (default: all processors); their number changes no bit.
+    `begun` is called when the folder is claimed.
     """
     _check(kind, minutes, seed, variety, workers)
     require_espeak()
     claim_target(target, force)
+    if begun is not None:
+        begun()
     jobs = plan_speakers(target / "audio", kind, minutes, seed, variety)
     spoken: dict[str, list[Spoken]] = {split: [] for split in SPLITS}
     shown = progress(f"{kind} spoken by {len(jobs)} speakers", minutes * 60, "s")

@@ -10,9 +10,12 @@ from sonosco_like.data.corpora.synth import synthesize
 from sonosco_like.data.corpora.target import manifest_path
 from sonosco_like.data.tools.progress import Progress, no_progress
 from sonosco_like.errors import UsageError
-from sonosco_like.serialization import serializable
+from sonosco_like.links import refuse_links
+from sonosco_like.permissions import check_writing
+from sonosco_like.serialization import files, serializable
 
 _MADE_WITH = "made_with.json"
+_BEGUN = "being_made.json"
 
 
 @serializable
@@ -30,9 +33,18 @@ class SyntheticCorpus:
         if manifest_path(self.folder, "test").exists():
             self._refuse_other_settings()
             return
+        check_writing(self.folder, "corpus.folder")
+        if self.folder.is_dir():
+            refuse_links(self.folder, [path.name for path in self.folder.iterdir()])
         what = (self.kind, self.minutes, self.seed, self.variety)
-        synthesize(self.folder, *what, force=self.folder.exists(), progress=progress)
-        (self.folder / _MADE_WITH).write_text(self._settings() + "\n")
+        begun = any((self.folder / name).is_file() for name in (_BEGUN, _MADE_WITH))
+        synthesize(self.folder, *what, force=begun, progress=progress, begun=self._begin)
+        files.replace_file(self.folder / _MADE_WITH, f"{self._settings()}\n".encode())
+        (self.folder / _BEGUN).unlink(missing_ok=True)
+
+    def _begin(self) -> None:
+        """Mark the folder as this corpus's, so that one half made is made again; what else is there is somebody's."""
+        files.replace_file(self.folder / _BEGUN, f"{self._settings()}\n".encode())
 
     def _settings(self) -> str:
         names = ("kind", "minutes", "seed", "variety")
