@@ -48,9 +48,15 @@ def check_writing(place: str | Path, name: str) -> None:
     if not any(_is_within(text, each) for each in places_allowed()):
         shown = masked(without_user(text))
         raise UsageError(
-            f"`{name}` would write to {shown}, outside of the run folder and of the working directory. If you trust "
-            f"this config, allow it: --allow-write {shlex.quote(shown)}"
+            f"`{name}` would write to {shown}{_behind_link(text)}, outside of the run folder and of the working "
+            f"directory. If you trust this config, allow it: --allow-write {shlex.quote(shown)}"
         )
+
+
+def _behind_link(place: str) -> str:
+    """Where a path leads to, if that cannot be seen."""
+    path, real = os.path.abspath(place), os.path.realpath(place)  # noqa: PTH100
+    return "" if "://" in place or path == real else f", which a link leads to {real}"
 
 
 def _is_within(place: str, allowed: str) -> bool:

@@ -122,6 +122,7 @@ def test_a_link_in_the_working_directory_does_not_help(here, capsys):
     (here / "data").symlink_to(here.parent / "elsewhere")
     for setting in (settings("data/x")["corpus"], settings("data/x")["remote"]):
         assert run(["train", "--config", "tiny.yaml", *IMPORT, "--set", setting]) == 2
+        assert f"which a link leads to {here.parent}/elsewhere/x" in capsys.readouterr().err
     assert everything_below(here.parent / "elsewhere") == []
 
 
