@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -39,6 +40,16 @@ class LayerwiseGradientNorm(AbstractCallback):
             self.norms.append(dict(self._means))
             self._means.clear()
             moment.context.log({f"layer_gradient_norm/{layer}": norm for layer, norm in self.norms[-1].items()})
+
+    def remember_state(self) -> Callable[[], None]:
+        """How to get back to the sums and norms of now."""
+        means, norms = self._means.remember_state(), list(self.norms)
+
+        def restore() -> None:
+            means()
+            self.norms = norms
+
+        return restore
 
     def state_dict(self) -> dict[str, Any]:
         """The sums of the epoch under way."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
@@ -32,6 +32,12 @@ class Curve:
         self.epochs.append(epoch)
         self.steps.append(step)
         self.values.append(value)
+
+    def cut(self, length: int, epoch: int, value: Any) -> None:
+        """Drop what was added after so many values, the last of which was this one."""
+        for values in (self.epochs, self.steps, self.values):
+            del values[length:]
+        self.epochs[-1], self.values[-1] = epoch, value
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -96,6 +102,18 @@ class HistoryRecorder(AbstractCallback):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._curves)
+
+    def remember_state(self) -> Callable[[], None]:
+        """How to get back to the curves of now: they only grow, and only their last values are replaced."""
+        ends = {name: (len(curve), curve.epochs[-1], curve.values[-1]) for name, curve in self._curves.items()}
+
+        def restore() -> None:
+            for name in [name for name in self._curves if name not in ends]:
+                del self._curves[name]
+            for name, (length, epoch, value) in ends.items():
+                self._curves[name].cut(length, epoch, value)
+
+        return restore
 
     def state_dict(self) -> dict[str, Any]:
         """Every curve, packed into tensors as far as it is numbers."""

@@ -59,10 +59,13 @@ class Hook:
         self.policy = getattr(owner, "on_failure", "raise")
         self.disabled = disabled  # shared by all hooks
         self.may_be_none = may_be_none  # what takes the place of the result
+        self.before: Callable[[Any], None] | None = None  # called with the owner before it hears
 
     def __call__(self, moment: Moment) -> None:
         if id(self.owner) in self.disabled:
             return
+        if self.before is not None:
+            self.before(self.owner)
         start, result = time.perf_counter(), moment.result
         try:
             self.function(moment)

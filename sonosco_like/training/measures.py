@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -76,6 +76,16 @@ class PerformanceMeasures(Mapping[str, float]):
 
     def __repr__(self) -> str:
         return f"{{{', '.join(f'{name}: {value:.6g}' for name, value in self.items())}}}"
+
+    def remember_state(self) -> Callable[[], None]:
+        """A function that goes back to the averages of now."""
+        training, validation, further = self.training.remember_state(), dict(self.validation), dict(self.further)
+
+        def restore() -> None:
+            training()
+            self.validation, self.further = dict(validation), dict(further)
+
+        return restore
 
     def state_dict(self) -> dict[str, Any]:
         """The sums behind all."""

@@ -138,7 +138,7 @@ class Optimization:
             **{name: part.state_dict() for name, part in parts.items() if part is not None},
             **({"scheduler": plain_state(self.scheduler)} if self.scheduler is not None else {}),
             "pending": self.pending,
-            **({"weight": float(self.weight)} if self.pending and self.weight is not None else {}),
+            **({"weight": self.weight if self.weight is None else float(self.weight)} if self.pending else {}),
             "gradients": {name: parameter.grad for name, parameter in named if parameter.grad is not None},
         }
 
@@ -154,7 +154,7 @@ class Optimization:
         for name, parameter in self._named.items():
             parameter.grad = gradients[name].to(parameter.device) if name in gradients else None
         self.weight = content.get("weight") if self.pending else 0.0
-        if self.weight is None:
+        if self.pending and "weight" not in content:
             self._scale_gradients(batches_per_step / self.pending)
 
 

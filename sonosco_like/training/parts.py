@@ -17,14 +17,16 @@ from sonosco_like.training.measures import PerformanceMeasures
 from sonosco_like.training.optimization import Optimization
 from sonosco_like.training.processes import Processes
 from sonosco_like.training.saving import CheckpointSaver
+from sonosco_like.training.undoing import Undo
 
 
 class TrainerParts(ListsCallbacks):
     """The attributes of ModelTrainer that the parts of it use.
 
     `ModelTrainer.init` gives all of them their first values. After that `Preparing` sets what is built (`model`,
-    `optimizer`, `scheduler`, loaders, `hooks`, `_network`, `_inference`, `_optimization`, `_last_good`), `Validating`
-    `_validated_at` and `_predictions`, `Checkpointing` `_gathered` and what is restored, and the loop all the rest.
+    `optimizer`, `scheduler`, loaders, `hooks`, `_network`, `_inference`, `_optimization`, `_last_good`, `_undo`),
+    `Validating` `_validated_at` and `_predictions`, `Checkpointing` `_gathered` and what is restored, and the loop all
+    the rest.
 
     `_network` is what learns: the model, compiled and shared among processes where that is wanted. `_inference` is the
     same without the sharing.
@@ -67,6 +69,7 @@ class TrainerParts(ListsCallbacks):
     _inference: nn.Module
     _optimization: Optimization | None
     _last_good: LastGood | None
+    _undo: Undo | None
     _original_fields: dict[str, Any]
     _stop: Stop | None
     _fetched: bool
@@ -83,3 +86,15 @@ class TrainerParts(ListsCallbacks):
     def _opt(self) -> Optimization:
         assert self._optimization is not None, "the trainer builds its optimizer before the first batch"
         return self._optimization
+
+    def _mark_good(self, settings: bool = False) -> None:
+        """Take this as the moment to which a failure goes back."""
+        if self._last_good is not None:
+            self._last_good.remember()
+        if self._undo is not None:
+            self._undo.begin(settings)
+
+    def _go_no_more_back(self) -> None:
+        """Take what was heard so far as done, whatever fails later."""
+        if self._undo is not None:
+            self._undo.end()

@@ -25,6 +25,7 @@ from sonosco_like.training.checks import (
 from sonosco_like.training.data_stages import DataStages
 from sonosco_like.training.last_good import LastGood
 from sonosco_like.training.optimization import Optimization
+from sonosco_like.training.undoing import Undo
 
 logger = logging.getLogger(__name__)
 
@@ -94,6 +95,9 @@ class Preparing(DataStages):
         self._network = self.processes.share(self.model, self._inference)
         if self.experiment is not None or self.non_finite in ("skip", "rollback"):
             self._last_good = LastGood(self.model, self.train_data_loader)
+        if self.experiment is not None:
+            self._undo = Undo(self)
+            self._undo.watch(self.hooks)
 
     def _prepare_data(self) -> None:
         self.train_data_loader = self._prepared("train", self.train_data_loader, "train_data_loader")

@@ -69,7 +69,8 @@ class Recovering(Validating):
         """Go back to the end of the last batch that was counted. False if its gradients are mixed with a new one's."""
         if not self._opt.undo():
             return False
-        if self._fetched and self.batches_done == self.step and self._last_good is not None:
+        went_back = self._undo is not None and self._undo.restore()
+        if (went_back or (self._fetched and self.batches_done == self.step)) and self._last_good is not None:
             self._last_good.restore()
         return True
 
@@ -79,6 +80,7 @@ class Recovering(Validating):
             self.step = self.batches_done - 1
             self._validate_if_due()
             self.batch_unfinished = False
+            self._go_no_more_back()
             fire(self.hooks, Moment(Event.BATCH_END.value, self, {"batch": None}))
 
     def _save_last_good(self) -> None:
@@ -93,3 +95,10 @@ class Recovering(Validating):
                 logger.warning("The state after the last good batch was saved as %s.", path.name)
         except (SonoscoError, OSError) as error:
             logger.warning("The state after the last good batch could not be saved: %s", error)
+
+    def _tell_of(self, error: BaseException) -> None:
+        """Let callbacks hear what ends the run; one that fails on top of it must not hide it."""
+        try:
+            fire(self.hooks, Moment(Event.ERROR.value, self, error=error))
+        except Exception as another:
+            logger.error("%s", another)

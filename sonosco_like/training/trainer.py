@@ -103,7 +103,7 @@ class ModelTrainer(Checkpointing, Recovering):
         self._device = self.processes.device(self.device)
         self._network = self._inference = self.model
         self._optimization = None
-        self._last_good = None
+        self._last_good = self._undo = None
         self._original_fields = {}
         self._stop = None
         self._fetched = False
@@ -154,6 +154,8 @@ class ModelTrainer(Checkpointing, Recovering):
         if self._listening:
             self.hooks, of_newcomers = listen_anew(self, before, after, self.processes.rank)
             self._norm_is_read = not READING.isdisjoint(self.hooks)
+            if self._undo is not None:
+                self._undo.watch(self.hooks)
         self.callbacks = after
         if self._listening:
             close(each for each in before if not any(each is other for other in after))
@@ -230,11 +232,13 @@ class ModelTrainer(Checkpointing, Recovering):
         """Epoch after epoch, until all are done or somebody stops it."""
         stop: Stop | None = None
         while stop is None and not self._finished():
+            self._mark_good(settings=True)
             try:
                 self.train_epoch(self.epoch)
             except Stop as raised:
                 stop = raised if raised.scope == "training" else None
                 self.epoch_read = self.epoch_read or raised.scope == "epoch"
+            self._go_no_more_back()
             stop = stop or self._stop
             if self.epoch_read:
                 self.epoch, self.step, self.batches_done, self.epoch_read = self.epoch + 1, 0, 0, False
@@ -253,8 +257,7 @@ class ModelTrainer(Checkpointing, Recovering):
         while not self.epoch_read:
             self.step = self.batches_done
             self._fetched = False
-            if self._last_good is not None:
-                self._last_good.remember()
+            self._mark_good()
             try:
                 batch = self.fetch(batches)
                 if batch is None:
@@ -283,10 +286,12 @@ class ModelTrainer(Checkpointing, Recovering):
             self._validate_if_due(at_epoch_end=True)
         except Stop as stop:  # the epoch is complete all the same
             self._stop = stop if stop.scope == "training" else None
+        self._mark_good(settings=True)
 
     def _use_the_rest(self) -> None:
         """Take a step with the gradients of an epoch's last batches, if they are too few for a whole group."""
         if self._opt.pending:
+            self._mark_good()
             try:
                 self.optimizer_step()
             except Stop:
@@ -366,6 +371,7 @@ class ModelTrainer(Checkpointing, Recovering):
         self.batches_done += 1
         self.global_step += 1
         self.batch_unfinished = True
+        self._go_no_more_back()
         self.seconds = time.monotonic() - self._clock
         self._predictions = []
         self._opt.settle()
@@ -391,10 +397,3 @@ class ModelTrainer(Checkpointing, Recovering):
 
     def _finished(self) -> bool:
         return self.epoch >= self.epochs or self._limit.reached(self)
-
-    def _tell_of(self, error: BaseException) -> None:
-        """Let callbacks hear what ends the run; one that fails on top of it must not hide it."""
-        try:
-            fire(self.hooks, Moment(Event.ERROR.value, self, error=error))
-        except Exception as another:
-            logger.error("%s", another)

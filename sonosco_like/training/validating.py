@@ -70,6 +70,7 @@ class Validating(TrainerParts, ABC):
     def _validate_if_due(self, at_epoch_end: bool = False) -> None:
         if self._validated_at == self.global_step or not self._validation_due(at_epoch_end):
             return
+        self._mark_good(settings=True)
         self._validated_at = self.global_step
         try:
             self.processes.share_buffers(self.model)
@@ -80,6 +81,7 @@ class Validating(TrainerParts, ABC):
         except Exception:
             self._validated_at = -1  # a run that continues from here tries again
             raise
+        self._go_no_more_back()
 
     def _validation_due(self, at_epoch_end: bool) -> bool:
         every = self._test_interval
