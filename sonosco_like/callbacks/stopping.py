@@ -6,6 +6,8 @@ import logging
 import math
 from typing import Any
 
+from torch import Tensor
+
 from sonosco_like.callbacks.directions import improves, lower_is_better
 from sonosco_like.callbacks.watching import Watcher
 from sonosco_like.errors import UsageError
@@ -90,6 +92,8 @@ class AllPredictionsSame(AbstractCallback):
 
     Many recognisers hear nothing at all in their first validations, so it takes `patience` such validations in a row.
     With `stop: false` it warns each time instead of stopping. It reads what was decoded for a metric of the trainer.
+    Without a decoder it compares what the model predicts for each example: the class of highest score, or what the
+    trainer's `predict_batch` makes of the output.
     """
 
     patience: int = 5
@@ -102,11 +106,18 @@ class AllPredictionsSame(AbstractCallback):
         self._forget()
 
     def on_attach(self, moment: Moment) -> None:
-        """Refuse a run in which nothing is decoded."""
-        if moment.context.val_data_loader is None or "hypotheses" not in needs_of(moment.context.metrics):
+        """Refuse a run in which nothing is predicted, or nothing decoded though it could be."""
+        context = moment.context
+        if context.val_data_loader is not None and "hypotheses" in needs_of(context.metrics):
+            return
+        if context.decoder is not None:
             raise UsageError(
                 "AllPredictionsSame reads decoded text, and this run decodes none: "
                 "give the trainer a `val_data_loader` and a metric that reads text, such as word_error_rate."
+            )
+        if context.val_data_loader is None:
+            raise UsageError(
+                "AllPredictionsSame reads what a validation predicts: the trainer needs a val_data_loader."
             )
 
     def on_validation_start(self, moment: Moment) -> None:
@@ -119,11 +130,18 @@ class AllPredictionsSame(AbstractCallback):
 
     def on_prediction_end(self, moment: Moment) -> None:
         """Take in the texts of one batch."""
-        judged: Judged = moment.result
-        if self._validating:
-            self._heard.update(judged.hypotheses)
-            self._said.update(judged.references)
-            self._validating = False
+        if not self._validating:
+            return
+        judged = moment.result
+        if not isinstance(judged, Judged):
+            judged = Judged(moment.args["batch"], moment.args["output"], predicted=judged)
+        if judged.hypothesis_texts is not None:
+            heard, said = list(judged.hypotheses), list(judged.references)
+        else:
+            heard, said = ([_in_words(each) for each in part] for part in judged.examples)
+        self._heard.update(heard)
+        self._said.update(said)
+        self._validating = False
 
     def on_validation_end(self, moment: Moment) -> None:
         """Judge the texts of the whole validation; where all utterances say the same, one text is right."""
@@ -145,6 +163,18 @@ class AllPredictionsSame(AbstractCallback):
         self._validating = False
         self._heard: set[str] = set()
         self._said: set[str] = set()
+
+
+def _in_words(prediction: Any) -> str:
+    """A prediction as a text that can be compared: the class of highest score where there are scores."""
+    if (
+        isinstance(prediction, Tensor)
+        and prediction.is_floating_point()
+        and prediction.dim()
+        and prediction.numel() > 1
+    ):
+        return str(prediction.argmax(-1).tolist())
+    return str(prediction.tolist() if isinstance(prediction, Tensor) else prediction)
 
 
 def _whose(batch: Any) -> str:

@@ -7,6 +7,7 @@ The way of an utterance: row -> samples -> waveform augmentations -> features ->
 from __future__ import annotations
 
 import logging
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ from sonosco_like.data.manifest import Manifest
 from sonosco_like.data.normalization import GlobalNormalization, Normalization, UtteranceNormalization
 from sonosco_like.data.part import Part
 from sonosco_like.data.text import Alphabet, TextCleaner, Tokenizer
-from sonosco_like.errors import DataError, UsageError
+from sonosco_like.errors import DataError, SonoscoError, UsageError
 from sonosco_like.records import Batch, Utterance
 from sonosco_like.serialization import serializable
 
@@ -85,6 +86,12 @@ class AudioDataset:
         if self.max_duration is not None and not 0 <= self.min_duration <= self.max_duration:
             raise UsageError(
                 f"`max_duration` must not be less than `min_duration`, got {self.max_duration} and {self.min_duration}."
+            )
+        lacking = [name for name in ("encode", "decode", "size", "lacking") if not hasattr(self.tokenizer, name)]
+        if lacking:
+            raise UsageError(
+                f"`tokenizer` must be a Tokenizer: {type(self.tokenizer).__name__} has no {' and no '.join(lacking)}. "
+                f"Let it inherit from sonosco_like.data.Tokenizer."
             )
 
     @cached_property
@@ -163,15 +170,35 @@ class AudioDataset:
         for index in map(int, indices):
             try:
                 readings.append(self._read(index, seed, epoch))
-            except DataError as error:
+            except Exception as error:
+                if not isinstance(error, DataError):
+                    raise self._failed(error, f"{self._row(index)} (utterance {self.utterances[index].id})") from error
                 reason = f"{self._row(index)}: {error}"
                 if self.on_bad == "error":
                     raise DataError(f"{reason} Repair or remove it, or set the dataset's `on_bad: skip`.") from None
                 skipped[self.utterances[index].id] = reason
-        features = self.features([reading.samples_N for reading in readings])
-        examples = [self._finish(reading, features_TF) for reading, features_TF in zip(readings, features, strict=True)]
+        try:
+            examples = self._examples(readings)
+        except Exception as error:
+            if isinstance(error, SonoscoError):
+                raise
+            ids = ", ".join(reading.utterance.id for reading in readings)
+            raise self._failed(error, f"{self.manifest}, a batch of the utterances {ids}") from error
         all_dropped, all_lacking = self._counts()
         return Fetched(collate(examples) if examples else None, skipped, all_dropped - dropped, all_lacking - lacking)
+
+    def _examples(self, readings: list[_Reading]) -> list[Example]:
+        features = self.features([reading.samples_N for reading in readings])
+        return [self._finish(reading, features_TF) for reading, features_TF in zip(readings, features, strict=True)]
+
+    @staticmethod
+    def _failed(error: Exception, where: str) -> DataError:
+        """An exception of some part of the dataset in words; its traceback is a note, which a worker can hand over."""
+        found = DataError(
+            f"{where}: {type(error).__name__}: {str(error).rstrip('.')}. A part of the dataset raised it."
+        )
+        found.add_note("".join(traceback.format_exception(error)))
+        return found
 
     def text_report(self) -> str:
         """What cleaning drops and what has no label, over all texts of the manifest; opens no audio."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import warnings
-import weakref
 import zlib
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -19,6 +17,7 @@ from sonosco_like.data.dataset import AudioDataset, Fetched
 from sonosco_like.data.sampling import BatchPlan, BucketSampler
 from sonosco_like.data.workers import (
     begin_worker,
+    close_at_exit,
     dismiss,
     explained,
     hear_of_dead_workers,
@@ -125,7 +124,7 @@ class AudioDataLoader:
         batches = self._serve(positions, self._fetches(positions))
         if self.num_workers:
             hear_of_dead_workers()
-            _close_at_exit(batches)
+            close_at_exit(batches)
         return batches
 
     def _serve(self, positions: range, fetches: Iterator[Fetched | SonoscoError]) -> Generator[Batch, None, None]:
@@ -207,15 +206,3 @@ class _Fetching(Dataset[Fetched | SonoscoError]):
 
 def _as_it_is(fetched: Any) -> Any:
     return fetched
-
-
-def _close_at_exit(batches: Generator[Batch, None, None]) -> None:
-    """Send the workers home before the interpreter waits for them, if the pass is still under way then."""
-
-    def close() -> None:
-        generator = reference()
-        if generator is not None:
-            generator.close()
-
-    reference = weakref.ref(batches, lambda _: atexit.unregister(close))
-    atexit.register(close)

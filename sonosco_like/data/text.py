@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import field
+from functools import cached_property
 from typing import Literal
 
 from sonosco_like.errors import DataError, UsageError
@@ -50,7 +51,11 @@ class TextCleaner:
     def __post_init__(self) -> None:
         if "" in self.replacements:
             raise UsageError("`replacements` of TextCleaner cannot replace an empty text.")
-        self.dropped = Tally()
+
+    @cached_property
+    def dropped(self) -> Tally:
+        """What cleaning removed so far."""
+        return Tally()
 
     def __call__(self, text: str) -> str:
         """The cleaned text."""
@@ -86,7 +91,12 @@ class Tokenizer(ABC):
     missing: Missing = "error"
 
     def __post_init__(self) -> None:
-        self.lacking = Tally()
+        """Nothing is built here, so that a subclass may or may not call it."""
+
+    @cached_property
+    def lacking(self) -> Tally:
+        """What had no label so far."""
+        return Tally()
 
     @property
     @abstractmethod

@@ -8,12 +8,14 @@ holds its own manifest.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import multiprocessing
 import signal
 import threading
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Generator, Iterator
 from types import FrameType
 from typing import Any
 
@@ -22,6 +24,7 @@ import torch
 from sonosco_like.errors import DataError
 from sonosco_like.interrupts import HAS_MASKS, STOPPING
 
+_ORIGINAL = "Original Traceback"  # in what torch raises for an exception of a worker
 _SECONDS_OF_GRACE = 30  # what Slurm gives between SIGTERM and SIGKILL
 
 
@@ -75,6 +78,18 @@ def dismiss(fetches: Iterator[Any]) -> None:
         shut_down()
 
 
+def close_at_exit(batches: Generator[Any, None, None]) -> None:
+    """Send the workers home before the interpreter waits for them, if the pass is still under way then."""
+
+    def close() -> None:
+        generator = reference()
+        if generator is not None:
+            generator.close()
+
+    reference = weakref.ref(batches, lambda _: atexit.unregister(close))
+    atexit.register(close)
+
+
 def _saying_what_to_do(handler: Callable[[int, FrameType | None], Any]) -> Callable[[int, FrameType | None], Any]:
     def handle(number: int, frame: FrameType | None) -> None:
         with explained():
@@ -94,6 +109,8 @@ def explained() -> Iterator[None]:
             raise
         if isinstance(error.__cause__, DataError):  # the signal came while torch waited for the worker
             raise error.__cause__ from None
+        if _ORIGINAL in str(error):  # it did not die, but raised this
+            raise DataError(f"A loader worker failed: {str(error).strip().splitlines()[-1]}.") from error
         what = str(error).strip().rstrip(".")
         raise DataError(
             f"A loader worker died: {what}. Most often the machine ran out of memory (then lower `batch_seconds`, "

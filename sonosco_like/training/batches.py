@@ -10,29 +10,33 @@ from torch import Tensor
 
 from sonosco_like.errors import UsageError
 from sonosco_like.records import Batch
+from sonosco_like.training.foreign_loader import name_of
+
+_END = object()
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
     """A batch with its tensors on a device; what has none is left as it is, and all of it if that is the CPU."""
     if device.type == "cpu":  # where batches come from
         return batch
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(to_device(part, device) for part in batch)
-    if isinstance(batch, dict):
-        return {key: to_device(part, device) for key, part in batch.items()}
     if isinstance(batch, (Tensor, Batch)):
         return batch.to(device, non_blocking=True)
-    return batch
+    if isinstance(batch, (list, tuple)):
+        parts = [to_device(part, device) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    if isinstance(batch, dict):
+        return {key: to_device(part, device) for key, part in batch.items()}
+    return batch.to(device) if callable(getattr(batch, "to", None)) else batch
 
 
 def inputs_of(batch: Any) -> Any:
-    """What the model is called with: a Batch whole, of a pair the first part."""
-    return batch[0] if isinstance(batch, (list, tuple)) else batch
+    """What a model begins with, for measuring and describing: a Batch whole, else the first part."""
+    return batch[0] if isinstance(batch, (list, tuple)) and batch else batch
 
 
 def targets_of(batch: Any) -> Any:
-    """What the loss compares with: a Batch whole, of a pair the second part."""
-    return batch[1] if isinstance(batch, (list, tuple)) else batch
+    """What the loss compares with: a Batch whole, else the last part."""
+    return batch[-1] if isinstance(batch, (list, tuple)) and batch else batch
 
 
 def weight_of(loss: Any, batch: Any) -> Tensor | float:
@@ -61,15 +65,25 @@ def _first_tensor(part: Any) -> Tensor | None:
     return next((found for each in parts if (found := _first_tensor(each)) is not None), None)
 
 
+def next_batch(batches: Iterator[Any]) -> Any:
+    """The next batch, or None if there is none; None from the loader itself is refused, as it would end the epoch."""
+    batch = next(batches, _END)
+    if batch is None:
+        raise UsageError(
+            "A data loader gave None instead of a batch; leave out what cannot be used, or raise an error."
+        )
+    return None if batch is _END else batch
+
+
 def refuse_empty(batches: Iterator[Any], loader: Any, epoch: int) -> None:
     """Raise if an epoch that ended without one batch had none to give; a hook may have kept them back."""
     if next(batches, None) is not None:
         return
-    if epoch > 0 or isinstance(loader, Iterator):
+    if epoch > 0 or isinstance(getattr(loader, "loader", loader), Iterator):
         remedy = "Give something that can be iterated more than once, such as a list or a DataLoader."
     else:
         remedy = "The data is empty."
-    raise UsageError(f"The training data, {type(loader).__name__}, gave not one batch in epoch {epoch}. {remedy}")
+    raise UsageError(f"The training data, {name_of(loader)}, gave not one batch in epoch {epoch}. {remedy}")
 
 
 def describe_batch(batch: Any) -> str:

@@ -41,6 +41,7 @@ class Checkpointing(Preparing):
             "measures": self.performance_measures.state_dict(),
             "validated_at": self._validated_at,
             "generators": [generator_states(), *others],
+            "data": self._loaders.state_dict(self.train_data_loader, self._written("train_data_loader")),
         }
 
     def load_state_dict(self, content: dict[str, Any]) -> None:
@@ -49,14 +50,19 @@ class Checkpointing(Preparing):
         self._opt.load_state_dict(content["optimization"], self.accumulate_gradients)
         self.performance_measures.load_state_dict(content["measures"])
         self._validated_at = content["validated_at"]
+        self._loaders.load_state_dict(content.get("data", {}))
         generators = content["generators"]
         if len(generators) != self.processes.size:
             logger.warning(
                 "This was saved by %d processes and is continued by %d: the run is not the one it would have been.",
                 len(generators), self.processes.size,
             )  # fmt: skip
-        restore_generators(generators[self.processes.rank % len(generators)])
+        self._restored = generators[self.processes.rank % len(generators)]
+        restore_generators(self._restored)
 
     def original_fields(self) -> dict[str, Any]:
         """What fields held before the parts were built from them; this is what is written to YAML."""
-        return self._original_fields
+        return {**self._original_fields, **self._loaders.originals(self, self._original_fields)}
+
+    def _written(self, field: str) -> Any:
+        return self.original_fields().get(field, getattr(self, field))

@@ -16,6 +16,8 @@ from sonosco_like.errors import ConfigError, UsageError, did_you_mean
 from sonosco_like.events import AbstractCallback, epoch_batches
 from sonosco_like.metrics import describe
 from sonosco_like.serialization import Snapshot
+from sonosco_like.training.foreign_loader import name_of
+from sonosco_like.training.loaders import LoaderFromPython
 from sonosco_like.training.measures import validation_prefix
 
 logger = logging.getLogger(__name__)
@@ -40,6 +42,10 @@ def check_measures(
 ) -> None:
     """Refuse callbacks that read a measure which nobody computes."""
     described = [describe(metric) for metric in metrics]
+    names = [each.name for each in described]
+    double = next((each for each in names if names.count(each) > 1), None)
+    if double is not None:
+        raise UsageError(f"Two metrics are called {double!r}, so that one would hide the other: give one a `name`.")
     known = {"loss", "gradient_norm"} | {each.name for each in described if not each.needs}
     for name in sets:
         prefixes = [validation_prefix(name), *([validation_prefix(name, averaged=True)] if averaged else [])]
@@ -78,18 +84,7 @@ def check_shares(trainer: Any) -> None:
         logger.warning(
             "%s: a share of all batches, but %s has no length, so that nobody knows how many there are: whole epochs "
             "are counted instead. Give it a __len__, or write epochs (2ep), batches (500ba) or time (90min).",
-            ", ".join(shares), type(trainer.train_data_loader).__name__,
-        )  # fmt: skip
-
-
-def check_loader(loader: Any) -> None:
-    """Tell the owner of foreign data what it must provide for an exact and quick resume."""
-    lacking = [name for name in ("set_epoch", "state_dict", "load_state_dict") if not hasattr(loader, name)]
-    if lacking:
-        logger.info(
-            "%s has no %s: a resumed run passes over the batches it has seen, "
-            "and is exact only if their order is fixed.",
-            type(loader).__name__, ", ".join(lacking),
+            ", ".join(shares), name_of(trainer.train_data_loader),
         )  # fmt: skip
 
 
@@ -106,6 +101,8 @@ def check_is_loader(name: str, loader: Any) -> None:
         raise UsageError(f"There is no {name} data: the trainer needs a `{name}_data_loader`.")
     if isinstance(loader, dict):
         raise UsageError(f"The {name} data is a mapping and no loader: it lacks `class: AudioDataLoader`.")
+    if isinstance(loader, LoaderFromPython):
+        raise UsageError(loader.remedy(f"{name.partition(' ')[0]}_data_loader"))
     if isinstance(loader, (str, bytes, Path)):
         raise UsageError(
             f"The {name} data is {str(loader)!r} and no loader: give an AudioDataLoader whose dataset has its manifest."
@@ -123,9 +120,9 @@ def check_data(trainer: Any) -> None:
 
 
 def check_vocabulary(model: Any, tokenizer: Any) -> None:
-    """Refuse a tokenizer with labels that the model cannot write; a label too few is the model's own affair."""
+    """Refuse a tokenizer with other labels than the model writes: one of them would have no text, or no output."""
     sizes = vocabulary_sizes(model, tokenizer)
-    if sizes is not None and sizes[0] > sizes[1]:
+    if sizes is not None and sizes[0] != sizes[1]:
         raise UsageError(unequal_vocabularies(*sizes))
 
 

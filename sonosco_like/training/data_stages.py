@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sonosco_like.data.dataset import AudioDataset
 from sonosco_like.data.manifest import Manifest
 from sonosco_like.events import stage
+from sonosco_like.training.loaders import made
 from sonosco_like.training.validating import Validating
 
 
@@ -24,6 +25,7 @@ class DataStages(Validating):
     @stage("build_data")
     def build_data(self, name: str, loader: Any) -> Any:
         """A loader that is ready; the training data says what all is measured by, such as global statistics."""
+        loader = made(loader)
         dataset = getattr(loader, "dataset", None)
         if isinstance(dataset, AudioDataset):
             dataset.use_utterances(self.load_data(name, dataset))
@@ -50,6 +52,7 @@ class DataStages(Validating):
 
     @stage("create_loader")
     def create_loader(self, name: str, loader: Any) -> Any:
-        """What hands out the batches: of several processes, to each its share."""
+        """What hands out the batches, whoever made it: from any place on, and to each process its share."""
+        loader = self._loaders.adapt(loader, even=name == "train")
         self.processes.deal(loader)
         return loader

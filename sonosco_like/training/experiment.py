@@ -93,6 +93,7 @@ class Experiment:
             clear_leftovers(self.folder)
             self.id = identify(self.folder)
             self.started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+            self.trainer.experiment = self  # whose config is written
             self._write_config(dumps(self, state=False))
             environment = {"started": self.started, RUN_ID: self.id, **describe_environment(sys.argv, self.seed)}
             files.replace_file(self.folder / ENVIRONMENT, dumps(environment).removeprefix("!dict\n").encode())

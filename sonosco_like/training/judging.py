@@ -10,14 +10,34 @@ from typing import Any
 import torch
 from torch import nn
 
+from sonosco_like.metrics import Judged
+
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """An utterance, what was said in it, and what the model heard."""
+    """An utterance, what was said in it, and what the model heard.
+
+    Of data that is no speech: the number of an example, its target, and what the model made of it.
+    """
 
     id: str
-    reference: str
-    hypothesis: str
+    reference: Any
+    hypothesis: Any
+
+
+def as_judged(made: Any, output: Any, batch: Any) -> Judged:
+    """What `predict_batch` returned in the form in which metrics read it."""
+    return made if isinstance(made, Judged) else Judged(batch, output, predicted=made)
+
+
+def predictions_of(judged: Judged, first: int) -> list[Prediction]:
+    """A prediction for each example of a batch, numbered from `first` on where they have no ids."""
+    if judged.hypothesis_texts is not None:
+        rows = zip(judged.batch.ids, judged.references, judged.hypotheses, strict=True)
+        return [Prediction(*row) for row in rows]
+    made, targets = judged.examples
+    ids = getattr(judged.batch, "ids", None) or [str(first + number) for number in range(len(made))]
+    return [Prediction(*row) for row in zip(ids, targets, made, strict=True)]
 
 
 @contextmanager
@@ -39,6 +59,8 @@ def from_the_beginning(loader: Any) -> Iterator[Any]:
     place = loader.state_dict() if hasattr(loader, "state_dict") else None
     if hasattr(loader, "seek"):
         loader.seek(0)
+    elif hasattr(loader, "rewind"):
+        loader.rewind()
     try:
         yield loader
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -15,6 +16,8 @@ class LastGood:
 
     def __init__(self, model: nn.Module, loader: Any) -> None:
         self._loader = loader
+        self._can_seek = hasattr(loader, "position") and hasattr(loader, "seek")
+        self._has_state = hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
         self._buffers = list(model.buffers())
         self._copies: list[Tensor] = [buffer.clone() for buffer in self._buffers]
         self.remember()
@@ -22,7 +25,7 @@ class LastGood:
     def remember(self) -> None:
         """Take the present moment as good."""
         self._generators = generator_states()
-        self._position = getattr(self._loader, "position", None)
+        self._place = self._place_in_the_data()
         if self._buffers:
             torch._foreach_copy_(self._copies, self._buffers)
 
@@ -35,5 +38,13 @@ class LastGood:
         """Go back to the remembered moment."""
         self.restore_buffers()
         restore_generators(self._generators)
-        if self._position is not None and hasattr(self._loader, "seek"):
-            self._loader.seek(self._position)
+        if self._can_seek:
+            self._loader.seek(self._place)
+        elif self._place is not None:
+            self._loader.load_state_dict(copy.deepcopy(self._place))
+
+    def _place_in_the_data(self) -> Any:
+        """A position, which costs nothing to ask for; of a loader without one a copy of its state."""
+        if self._can_seek:
+            return self._loader.position
+        return copy.deepcopy(self._loader.state_dict()) if self._has_state else None

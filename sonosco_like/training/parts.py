@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from sonosco_like.events import Duration, Hooks, ListsCallbacks, Stop
 from sonosco_like.training.averaging import WeightAverage
 from sonosco_like.training.judging import Prediction
 from sonosco_like.training.last_good import LastGood
+from sonosco_like.training.loaders import Loaders
 from sonosco_like.training.measures import PerformanceMeasures
 from sonosco_like.training.optimization import Optimization
 from sonosco_like.training.processes import Processes
@@ -81,6 +83,12 @@ class TrainerParts(ListsCallbacks):
     _vocabulary: Any
     _predictions: list[tuple[Any, list[Prediction]]]
     _test_interval: Duration | None
+
+    _restored: dict[str, Any] | None = None  # where the generators go back to when the training begins
+
+    @cached_property
+    def _loaders(self) -> Loaders:
+        return Loaders()
 
     @property
     def _opt(self) -> Optimization:

@@ -14,7 +14,6 @@ from sonosco_like.training.activations import recompute_activations
 from sonosco_like.training.checks import (
     check_data,
     check_is_model,
-    check_loader,
     check_measures,
     check_model,
     check_optimizer,
@@ -24,7 +23,9 @@ from sonosco_like.training.checks import (
 )
 from sonosco_like.training.data_stages import DataStages
 from sonosco_like.training.last_good import LastGood
+from sonosco_like.training.loaders import say_how_it_resumes
 from sonosco_like.training.optimization import Optimization
+from sonosco_like.training.randomness import restore_generators
 from sonosco_like.training.undoing import Undo
 
 logger = logging.getLogger(__name__)
@@ -84,8 +85,8 @@ class Preparing(DataStages):
         check_texts(self.metrics, self.callbacks, self.decoder)
         check_measures(self.metrics, self.callbacks, self.validation_sets, self.averaging is not None)
         self._prepare_data()
-        check_loader(self.train_data_loader)
         check_shares(self)
+        say_how_it_resumes(self.train_data_loader, saved=self.experiment is not None)
         if self.global_step == 0:
             self.processes.draw_apart()
             check_serializable(self, must=self.experiment is not None)
@@ -95,20 +96,28 @@ class Preparing(DataStages):
         self._network = self.processes.share(self.model, self._inference)
         if self.experiment is not None or self.non_finite in ("skip", "rollback"):
             self._last_good = LastGood(self.model, self.train_data_loader)
+        if self._restored is not None:  # who made loaders or callbacks since then may have drawn from them
+            restore_generators(self._restored)
+            self._restored = None
         if self.experiment is not None:
             self._undo = Undo(self)
             self._undo.watch(self.hooks)
 
     def _prepare_data(self) -> None:
+        self._loaders.share(self.processes)
         self.train_data_loader = self._prepared("train", self.train_data_loader, "train_data_loader")
         if isinstance(self.val_data_loader, dict):
-            loaders = {name: self._ready(f"val_{name}", each) for name, each in self.val_data_loader.items()}
+            given = dict(self.val_data_loader)
+            loaders = {name: self._ready(f"val_{name}", each) for name, each in given.items()}
             self.val_data_loader.update(loaders)
+            if any(loaders[name] is not given[name] for name in given):
+                self._original_fields.setdefault("val_data_loader", given)
         else:
             self.val_data_loader = self._prepared("val", self.val_data_loader, "val_data_loader")
         self.test_data_loader = self._prepared("test", self.test_data_loader, "test_data_loader")
         self._vocabulary = self.build_tokenizer()
         check_data(self)
+        self._loaders.go_to_saved_place(self.train_data_loader, self.epoch, self.batches_done)
 
     def _prepared(self, name: str, loader: Any, field: str) -> Any:
         if loader is None:
@@ -135,10 +144,4 @@ class Preparing(DataStages):
         loader = self.train_data_loader
         if hasattr(loader, "set_epoch"):
             loader.set_epoch(epoch)
-            return iter(loader)
-        batches: Iterator[Any] = iter(loader)
-        if self.batches_done:
-            logger.warning("%s has no position; passing over %d batches.", type(loader).__name__, self.batches_done)
-            for _ in range(self.batches_done):
-                next(batches, None)
-        return batches
+        return self._loaders.batches(loader, epoch, self.batches_done)

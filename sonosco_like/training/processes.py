@@ -14,6 +14,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sonosco_like.errors import NetworkError, UsageError
 from sonosco_like.models.normalization import RunningMoments
+from sonosco_like.training.foreign_loader import name_of
+from sonosco_like.training.torch_loader import is_dealt
 
 # What was exchanged last. A thread of gloo lets go of a tensor a moment after we have it back; if it is the last to do
 # so it needs the interpreter, and a process that is just ending would be aborted (pytorch pull request 179291).
@@ -96,12 +98,15 @@ class Processes:
         """Let a loader hand out only this process's share."""
         if self.size == 1 or loader is None:
             return
-        if not hasattr(loader, "distribute"):
+        dealing: Any = loader if hasattr(loader, "distribute") else getattr(loader, "dataset", None)
+        if hasattr(dealing, "distribute"):
+            dealing.distribute(self.rank, self.size)
+        elif not is_dealt(loader):
             raise UsageError(
-                f"{type(loader).__name__} would give each of the {self.size} processes the same batches: a loader for "
-                f"several processes needs a method distribute(rank, world_size)."
+                f"{name_of(loader)} would give each of the {self.size} processes the same batches: a loader for "
+                f"several processes, or its dataset, needs a method distribute(rank, world_size), or a sampler such as "
+                f"torch's DistributedSampler."
             )
-        loader.distribute(self.rank, self.size)
 
     def sum(self, tensor: Tensor) -> None:
         """Add up a tensor over all processes, in place."""

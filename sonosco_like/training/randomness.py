@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
+
+_GENERATORS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
+_DEEPEST, _MOST_LOOKED_AT = 5, 1000  # a generator that a dataset keeps is near its surface
 
 
 def seed_everything(seed: int) -> None:
@@ -57,3 +63,64 @@ def from_plain_data(plain: dict[str, Any]) -> dict[str, Any]:
         "python": (version, tuple(numbers), gauss),
         "numpy": (name, np.array(keys, dtype=np.uint32), *rest),
     }
+
+
+def mixed(*key: int) -> int:
+    """A seed of 64 bits from several numbers, none of which is negative."""
+    return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])
+
+
+@contextmanager
+def drawing_from(*key: int) -> Iterator[None]:
+    """Have the generators of the CPU begin at a key of numbers; afterwards each is where it was before."""
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state(legacy=True)
+    seed = mixed(*key)
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before[0])
+        random.setstate(before[1])
+        np.random.set_state(before[2])
+
+
+def generators_in(*roots: Any) -> list[Any]:
+    """The random generators that objects keep in their attributes, and in those of what they hold."""
+    found: list[Any] = []
+    seen: set[int] = set()
+    waiting = [(root, 0) for root in roots]
+    while waiting and len(seen) < _MOST_LOOKED_AT:
+        value, depth = waiting.pop(0)
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, _GENERATORS):
+            found.append(value)
+        elif depth < _DEEPEST:
+            waiting += [(part, depth + 1) for part in _parts(value)]
+    return found
+
+
+def reseed(generators: Iterable[Any], *key: int) -> None:
+    """Have generators that somebody keeps begin at a key of numbers, each elsewhere."""
+    for number, generator in enumerate(generators):
+        seed = mixed(*key, number)
+        if isinstance(generator, torch.Generator):
+            generator.manual_seed(seed)
+        elif isinstance(generator, random.Random):
+            generator.seed(seed)
+        elif isinstance(generator, np.random.RandomState):
+            generator.seed(seed % 2**32)
+        else:
+            generator.bit_generator.state = type(generator.bit_generator)(seed).state
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, (list, tuple)):
+        return value[:_MOST_LOOKED_AT]
+    if isinstance(value, dict):
+        return list(value.values())[:_MOST_LOOKED_AT]
+    is_plain = isinstance(value, (type, ModuleType, torch.Tensor, np.ndarray, str, bytes, int, float))
+    return () if is_plain else list(getattr(value, "__dict__", {}).values())

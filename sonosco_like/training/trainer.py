@@ -18,7 +18,8 @@ from sonosco_like.metrics import Judged, Sums, describe, measure
 from sonosco_like.optim import AdamW
 from sonosco_like.serialization import serializable, state
 from sonosco_like.training.averaging import WeightAverage
-from sonosco_like.training.batches import describe_batch, inputs_of, refuse_empty, targets_of, to_device, weight_of
+from sonosco_like.training.batches import describe_batch, next_batch, refuse_empty, to_device, weight_of
+from sonosco_like.training.calling import check_loss, loss_of, output_of
 from sonosco_like.training.checkpointing import Checkpointing
 from sonosco_like.training.limit import Limit
 from sonosco_like.training.measures import PerformanceMeasures
@@ -309,6 +310,7 @@ class ModelTrainer(Checkpointing, Recovering):
             with self._autocast():
                 output = self.forward(batch)
                 loss = self.compute_loss(output, batch)
+            check_loss(loss, learning=True)
             value = loss.detach() if self.non_finite == "ignore" else loss.item()
             usable = isinstance(value, Tensor) or self._is_usable(value, batch)
             if usable:
@@ -329,7 +331,7 @@ class ModelTrainer(Checkpointing, Recovering):
     @stage("fetch", may_be_none=True)
     def fetch(self, batches: Iterator[Any]) -> Any:
         """The next batch, or None at the end of the epoch."""
-        batch = next(batches, None)
+        batch = next_batch(batches)
         self._fetched = batch is not None
         self.epoch_read = batch is None
         return batch
@@ -337,12 +339,12 @@ class ModelTrainer(Checkpointing, Recovering):
     @stage("forward")
     def forward(self, batch: Any) -> Any:
         """What the model makes of a batch."""
-        return self._network(inputs_of(batch))
+        return output_of(self._network, self.model, batch)
 
     @stage("loss")
     def compute_loss(self, output: Any, batch: Any) -> Tensor:
         """How far that is from what it should be."""
-        loss: Tensor = self.loss(output, targets_of(batch))
+        loss: Tensor = loss_of(self.loss, output, batch, self.model)
         return loss
 
     @stage("backward")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Set
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Set
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback, Duration, Stop, stage
 from sonosco_like.metrics import Judged, Need, RunningMeasures, Sums, measure, needs_of, teacher_forced_texts
-from sonosco_like.training.batches import inputs_of, targets_of, to_device, weight_of
-from sonosco_like.training.judging import Prediction, from_the_beginning, judging
+from sonosco_like.training.batches import to_device, weight_of
+from sonosco_like.training.calling import check_loss
+from sonosco_like.training.judging import Prediction, as_judged, from_the_beginning, judging, predictions_of
 from sonosco_like.training.measures import validation_prefix
 from sonosco_like.training.parts import TrainerParts
 
@@ -28,18 +30,22 @@ class Validating(TrainerParts, ABC):
         return dict(self._judge(loader, self._judge_batch))
 
     def predict(self, loader: Any) -> list[Prediction]:
-        """What the model hears in each utterance of a loader, decoded freely; once for all who ask at this step."""
+        """What the model makes of each example of a loader: a text if there is a decoder, else its output, or what
+        `predict_batch` makes of that. It is computed once for all who ask at this step.
+        """
+        loader = self._loaders.find(loader)
         for known, predictions in self._predictions:
             if known is loader:
                 return predictions
-        found = []
+        needs: set[Need] = {"hypotheses"} if self.decoder is not None else set()
+        found: list[Prediction] = []
         with judging(self.model), from_the_beginning(loader):
-            for batch in loader:
+            for batch in self._loaders.batches(loader, 0):
                 batch = to_device(batch, self._device)
-                with self._autocast():
-                    output = self._inference(inputs_of(batch))
-                judged = self.predict_batch(output, batch, {"hypotheses"})
-                found += [Prediction(*row) for row in zip(batch.ids, batch.texts, judged.hypotheses, strict=True)]
+                with self._autocast(), self._unheard():
+                    output = self.forward(batch)
+                made = self.predict_batch(output, batch, needs)
+                found += predictions_of(as_judged(made, output, batch), len(found))
         self._predictions.append((loader, found))
         return found
 
@@ -62,6 +68,14 @@ class Validating(TrainerParts, ABC):
         if isinstance(self.val_data_loader, dict):
             return dict(self.val_data_loader)
         return {} if self.val_data_loader is None else {None: self.val_data_loader}
+
+    @abstractmethod
+    def forward(self, batch: Any) -> Any:
+        """What the model makes of a batch."""
+
+    @abstractmethod
+    def compute_loss(self, output: Any, batch: Any) -> Tensor:
+        """How far that is from what it should be."""
 
     @abstractmethod
     def build_tokenizer(self) -> Any:
@@ -111,8 +125,9 @@ class Validating(TrainerParts, ABC):
 
     def _judge(self, loader: Any, judge_batch: Callable[[Any], dict[str, Sums]]) -> RunningMeasures:
         found = RunningMeasures()
+        loader = self._loaders.find(loader)
         with judging(self.model), from_the_beginning(loader):
-            for batch in loader:
+            for batch in self._loaders.batches(loader, 0):
                 for name, sums in judge_batch(to_device(batch, self._device)).items():
                     found.add(name, sums)
         if self.processes.size > 1:
@@ -120,16 +135,28 @@ class Validating(TrainerParts, ABC):
         return found
 
     def _judge_batch(self, batch: Any, heard: bool = False) -> dict[str, Sums]:
-        with self._autocast():
-            output = self._inference(inputs_of(batch))
-            loss = self.loss(output, targets_of(batch))
+        with self._autocast(), self._unheard():
+            output = self.forward(batch)
+            loss = self.compute_loss(output, batch)
+        check_loss(loss, learning=False)
         found = {"loss": Sums.of_mean(loss, weight_of(self.loss, batch))}
         needs = needs_of(self.metrics)
         if heard:
-            judged = self.predict_batch(output, batch, needs | self._texts_heard())
+            made = self.predict_batch(output, batch, needs | self._texts_heard())
         else:
-            judged = self._decode(output, batch, needs)
-        return {**found, **measure(self.metrics, judged)}
+            with self._unheard():
+                made = self.predict_batch(output, batch, needs)
+        return {**found, **measure(self.metrics, as_judged(made, output, batch))}
+
+    @contextmanager
+    def _unheard(self) -> Iterator[None]:
+        """Have stages, also those that a user has overridden, do their work without anybody hearing of it."""
+        before = self.hooks, self._network
+        self.hooks, self._network = {}, self._inference
+        try:
+            yield
+        finally:
+            self.hooks, self._network = before
 
     def _texts_heard(self) -> set[Need]:
         listening = (callback for callback in self.callbacks if isinstance(callback, AbstractCallback))
@@ -137,7 +164,11 @@ class Validating(TrainerParts, ABC):
 
     @stage("prediction")
     def predict_batch(self, output: Any, batch: Any, needs: Set[Need]) -> Judged:
-        """What was decoded of a batch: the texts that are needed, and nothing else."""
+        """What was decoded of a batch: the texts that are needed, and nothing else.
+
+        Override it to make something else of outputs, such as `output.argmax(1)`: that is what `predict` then gives,
+        and what metrics find in `judged.predictions`.
+        """
         return self._decode(output, batch, needs)
 
     def _decode(self, output: Any, batch: Any, needs: Set[Need]) -> Judged:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from sonosco_like.data import Alphabet, AudioDataLoader, AudioDataset, BucketSampler
+from sonosco_like.data.features import LogMel
 from sonosco_like.errors import DataError
 
 from .test_loader import assert_same, full_pass, loader
@@ -71,3 +73,37 @@ print(len(next(batches)))
 """
     done = run_python(code)
     assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")
+
+
+class Blunder(LogMel):
+    """Features with a mistake in their code."""
+
+    def __call__(self, samples: Any) -> Any:
+        raise RuntimeError("a mistake of a user")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_exception_in_a_worker_is_told_itself_with_its_utterances(corpus: Path, workers: int) -> None:
+    dataset = AudioDataset(manifest=corpus, features=Blunder())
+    batches = AudioDataLoader(dataset=dataset, sampler=BucketSampler(batch_size=2, shuffle=False), num_workers=workers)
+    with pytest.raises(
+        DataError, match=r"a batch of the utterances \S+, \S+: RuntimeError: a mistake of a user"
+    ) as told:
+        list(batches)
+    assert "died" not in str(told.value)
+    assert "in __call__" in "".join(told.value.__notes__), "where it happened is in a note"
+
+
+class Slipping(Alphabet):
+    """A tokenizer with a mistake in its code."""
+
+    def encode(self, text: str) -> list[int]:
+        return [len(text) // 0]
+
+
+def test_an_exception_of_a_tokenizer_names_its_row(corpus: Path) -> None:
+    batches = AudioDataLoader(
+        dataset=AudioDataset(manifest=corpus, tokenizer=Slipping()), sampler=BucketSampler(batch_size=2), num_workers=1
+    )
+    with pytest.raises(DataError, match=r"row \d+ \(utterance .*\): ZeroDivisionError"):
+        list(batches)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from dataclasses import field
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonosco_like.data.bpe import SentencePieceTokenizer
+from sonosco_like.data.dataset import AudioDataset
 from sonosco_like.data.text import UNKNOWN_TEXT, Alphabet, TextCleaner, Tokenizer
 from sonosco_like.errors import DataError, MissingPackageError, UsageError
 from sonosco_like.records import BLANK, END, SPECIAL_SYMBOLS, START, UNKNOWN
+from sonosco_like.serialization import serializable
 
 TEXTS = ["seven nine four", "one two three four five", "zero eight six", "two seven one"] * 20
 
@@ -160,3 +164,37 @@ def test_a_tokenizer_of_ones_own_needs_three_methods() -> None:
     assert Words().encode("two one") == [5, 4]
     with pytest.raises(DataError, match="'three'"):
         Words().encode("one three")
+
+
+@serializable
+class Words(Tokenizer):
+    """A tokenizer of a user who does not call super()."""
+
+    words: list[str] = field(default_factory=lambda: ["one", "two"])
+
+    def __post_init__(self) -> None:
+        self.known = {word: label for label, word in enumerate(self.words, len(SPECIAL_SYMBOLS))}
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Special symbols and words."""
+        return (*SPECIAL_SYMBOLS, *self.words)
+
+    def encode(self, text: str) -> list[int]:
+        """A label for each word."""
+        return self._without_label([self.known.get(word, UNKNOWN) for word in text.split()], text.split())
+
+    def decode(self, labels: Iterable[int]) -> str:
+        """The words."""
+        return " ".join(self.symbols[label] for label in labels if label > UNKNOWN)
+
+
+def test_a_tokenizer_and_a_cleaner_may_leave_out_the_call_of_super() -> None:
+    words = Words(missing="drop")
+    assert words.decode(words.encode("one three two")) == "one two"
+    assert sum(words.lacking.counts.values()) == len("three")
+
+
+def test_what_is_no_tokenizer_is_refused_with_what_it_lacks(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"`tokenizer` must be a Tokenizer: object has no encode and no decode"):
+        AudioDataset(manifest=tmp_path / "train.jsonl", tokenizer=object())

@@ -1,0 +1,170 @@
+"""Loaders of any kind, brought to what a trainer needs to repeat them: a place, and random numbers of their own.
+
+A foreign loader may draw from the generators that dropout draws from, at moments that are others after a resume. So
+each of its batches is made with generators that begin at (seed, epoch, batch), and leaves the trainer's as they were.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Generator, Iterator
+from typing import Any
+
+from sonosco_like.training.randomness import drawing_from, generators_in, reseed
+
+logger = logging.getLogger(__name__)
+
+_OPENING, _BATCH = range(2)  # what a random number is drawn for
+
+
+class Apart:
+    """The batches of an iterable, each made with random numbers that are a function of its place."""
+
+    def __init__(self, iterable: Any, seed: int, epoch: int, position: int = 0) -> None:
+        self._key, self._position = (seed, epoch), position
+        with drawing_from(*self._key, _OPENING, position):
+            self._batches = iter(iterable)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        with drawing_from(*self._key, _BATCH, self._position):
+            batch = next(self._batches)
+        self._position += 1
+        return batch
+
+
+class Wrapped:
+    """A loader that is another one but for how it is entered."""
+
+    draws_nothing = True
+
+    def __init__(self, loader: Any, seed: int) -> None:
+        self.loader = loader
+        self.seed = seed
+        self.epoch = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "loader":  # not made yet
+            raise AttributeError(name)
+        return getattr(self.loader, name)
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+
+def name_of(loader: Any) -> str:
+    """The class of a loader as its owner knows it."""
+    return type(loader.loader if isinstance(loader, Wrapped) else loader).__name__
+
+
+class ReplayedLoader(Wrapped):
+    """An iterable without a place: whoever wants batch k has all those before it made again, and passes over them."""
+
+    def __init__(self, loader: Any, seed: int) -> None:
+        super().__init__(loader, seed)
+        self.position = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the beginning of an epoch; within the current epoch the position stays."""
+        if epoch != self.epoch:
+            self.epoch, self.position = epoch, 0
+
+    def seek(self, position: int) -> None:
+        """Go to a batch of the current epoch."""
+        self.position = position
+
+    def state_dict(self) -> dict[str, int]:
+        """Where we are, and from which random numbers."""
+        return {"seed": self.seed, "epoch": self.epoch, "position": self.position}
+
+    def load_state_dict(self, content: dict[str, int]) -> None:
+        """Go where a `state_dict` says."""
+        self.seed, self.epoch, self.position = content["seed"], content["epoch"], content["position"]
+
+    def __iter__(self) -> Generator[Any, None, None]:
+        skipped = self.position
+        if hasattr(self.loader, "set_epoch"):
+            self.loader.set_epoch(self.epoch)
+        reseed(generators_in(self.loader), self.seed, self.epoch)
+        batches = Apart(self.loader, self.seed, self.epoch)
+        if skipped:
+            logger.warning("%s has no position; passing over %d batches.", type(self.loader).__name__, skipped)
+        return self._serve(batches, skipped)
+
+    def _serve(self, batches: Apart, skipped: int) -> Generator[Any, None, None]:
+        for position, batch in enumerate(batches):
+            if position >= skipped:
+                self.position = position + 1
+                yield batch
+        self.position = 0
+
+
+class StatefulLoader(Wrapped):
+    """A loader that keeps its place in a `state_dict`, but begins anew when it is iterated: torchdata's, for example.
+
+    Its state is given back to it before each pass, so that a pass that was stopped goes on, in this process or another.
+    """
+
+    def __init__(self, loader: Any, seed: int) -> None:
+        super().__init__(loader, seed)
+        self._read = 0  # batches of this pass
+        self._begun = False
+        self._source: Any = None
+        self._beginning: Any = None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch it is."""
+        if epoch != self.epoch:
+            self.epoch, self._read = epoch, 0
+        parts: list[Any] = [getattr(self.loader, name, None) for name in ("sampler", "batch_sampler")]
+        for each in (self.loader, *parts):
+            if hasattr(each, "set_epoch"):
+                each.set_epoch(epoch)
+
+    def rewind(self) -> None:
+        """Go to the first batch of the pass."""
+        if self._begun:
+            self.loader.load_state_dict(copy.deepcopy(self._beginning))
+        self._read, self._source = 0, None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where we are, in the words of the loader."""
+        with drawing_from(self.seed, self.epoch, _OPENING, self._read):
+            place = copy.deepcopy(self.loader.state_dict()) if self._begun else None
+        place = {"loader": place, "beginning": self._beginning}
+        return {"seed": self.seed, "epoch": self.epoch, "read": self._read, **place}
+
+    def load_state_dict(self, content: dict[str, Any]) -> None:
+        """Go where a `state_dict` says."""
+        self.seed, self.epoch, self._read = content["seed"], content["epoch"], content["read"]
+        self._begun, self._source = content["loader"] is not None, None
+        self._beginning = content["beginning"]
+        if self._begun:
+            self.loader.load_state_dict(copy.deepcopy(content["loader"]))
+
+    def __iter__(self) -> Generator[Any, None, None]:
+        if self._source is not None:
+            self.load_state_dict(self.state_dict())
+        self._open()
+        return self._serve()
+
+    def _serve(self) -> Generator[Any, None, None]:
+        while True:
+            if self._source is None:  # it was sent elsewhere meanwhile
+                self._open()
+            try:
+                batch = next(self._source)
+            except StopIteration:
+                self._read = 0
+                return
+            self._read += 1
+            yield batch
+
+    def _open(self) -> None:
+        self._source = Apart(self.loader, self.seed, self.epoch, self._read)
+        self._begun = True
+        if self._read == 0:
+            self._beginning = copy.deepcopy(self.loader.state_dict())

@@ -1,0 +1,192 @@
+"""The loaders of a trainer, whoever made them: how each is entered, repeated, shared out and written down."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+
+from sonosco_like.data import AudioDataLoader
+from sonosco_like.errors import UsageError
+from sonosco_like.serialization import REGISTRY, serializable
+from sonosco_like.training.foreign_loader import Apart, ReplayedLoader, StatefulLoader, Wrapped, name_of
+from sonosco_like.training.processes import Processes
+from sonosco_like.training.torch_loader import TorchLoader, can_be_placed
+
+logger = logging.getLogger(__name__)
+
+FIELDS = ("train_data_loader", "val_data_loader", "test_data_loader")
+_PLACE = ("state_dict", "load_state_dict")
+
+
+@serializable
+class LoaderFromPython:
+    """Stands in a file for a loader that was made in Python, which no file can hold; `kind` is its class."""
+
+    kind: str = ""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise UsageError(self.remedy("data"))
+
+    def remedy(self, name: str) -> str:
+        """What is missing, and how it is given again."""
+        return (
+            f"The {name} of this run came from a {self.kind} that was made in Python, which no file can hold. Give it "
+            f"again and continue in Python: `trainer = load(CHECKPOINT); trainer.{name} = ...; "
+            f"trainer.continue_training()`. Or give the trainer a @serializable function that makes it."
+        )
+
+
+class Loaders:
+    """Makes loaders of any kind ready for a trainer, and keeps the seed that theirs are drawn from."""
+
+    def __init__(self) -> None:
+        self._seed: int | None = None
+        self._adapted: list[tuple[Any, Any]] = []
+        self._saved: dict[str, Any] | None = None
+
+    @property
+    def seed(self) -> int:
+        """What the order of foreign data is drawn from: that of torch when the first batch was prepared."""
+        if self._seed is None:
+            self._seed = torch.initial_seed()
+        return self._seed
+
+    def share(self, processes: Processes) -> None:
+        """Have all processes draw the same order."""
+        if processes.size > 1:
+            self._seed = processes.from_first(self.seed)
+
+    def adapt(self, loader: Any, even: bool = False) -> Any:
+        """A loader that begins where it is told and disturbs no generator; with `even`, alike for all processes."""
+        known = self.find(loader)
+        if known is not loader or _is_ready(loader):
+            return known
+        adapted = _adapted(loader, self.seed, even)
+        if adapted is not loader:
+            self._adapted.append((loader, adapted))
+        return adapted
+
+    def find(self, loader: Any) -> Any:
+        """What a loader was made into, if it is one that was given; else the loader itself."""
+        return next((adapted for given, adapted in self._adapted if given is loader), loader)
+
+    def batches(self, loader: Any, epoch: int, position: int = 0) -> Iterator[Any]:
+        """The batches of a loader from its place on; `position` says which one that is."""
+        if isinstance(loader, (list, tuple)):
+            return islice(loader, position, None)
+        if isinstance(loader, AudioDataLoader) or getattr(loader, "draws_nothing", False):
+            return iter(loader)
+        return Apart(loader, self.seed, epoch, position)
+
+    def state_dict(self, loader: Any, written: Any) -> dict[str, Any]:
+        """The seed, and the place in the training data unless it is `written` itself."""
+        saves_itself = written is loader and _is_registered(loader)
+        place = loader.state_dict() if _has_place(loader) and not saves_itself else None
+        return {"seed": self.seed, "place": place}
+
+    def load_state_dict(self, content: dict[str, Any]) -> None:
+        """Continue from what `state_dict` gave, once the data is there."""
+        self._saved = content
+        self._seed = content.get("seed", self._seed)
+        for _, adapted in self._adapted:
+            adapted.seed = self.seed
+
+    def go_to_saved_place(self, loader: Any, epoch: int, position: int) -> None:
+        """Put the training data where it was saved; `epoch` and `position` are where the trainer was."""
+        saved, self._saved = self._saved, None
+        if saved is None or not _has_place(loader):
+            return
+        if saved.get("place") is None:
+            if isinstance(loader, (ReplayedLoader, TorchLoader)):  # it was another loader when the run was saved
+                loader.set_epoch(epoch)
+                loader.seek(position)
+            return
+        try:
+            loader.load_state_dict(saved["place"])
+        except Exception as error:  # each loader has its own way to say that this is not its state
+            raise UsageError(
+                f"The training data, {name_of(loader)}, cannot take the place that was saved: "
+                f"{type(error).__name__}: {error}. Give a loader of the same kind as the run began with."
+            ) from error
+
+    def originals(self, trainer: Any, replaced: dict[str, Any]) -> dict[str, Any]:
+        """The loader fields of a trainer that are not written as they are, with what is written."""
+        found = {}
+        for field in FIELDS:
+            value = replaced.get(field, getattr(trainer, field))
+            written = self._written(value, in_text=trainer.experiment is not None)
+            if written is not value:
+                found[field] = written
+        return found
+
+    def _written(self, value: Any, in_text: bool) -> Any:
+        if isinstance(value, dict):
+            written = {name: self._written(each, in_text) for name, each in value.items()}
+            return value if all(written[name] is value[name] for name in value) else written
+        given = next((given for given, adapted in self._adapted if adapted is value), value)
+        if _is_registered(given) or not _is_made_in_python(given):
+            return given
+        if isinstance(given, (list, tuple)) and not in_text:  # a folder can hold the batches themselves
+            return given
+        return LoaderFromPython(kind=_kind(given))
+
+
+def made(loader: Any) -> Any:
+    """A loader, also if a function that makes it was given."""
+    return loader() if _is_function(loader) else loader
+
+
+def say_how_it_resumes(loader: Any, saved: bool) -> None:
+    """Tell the owner of foreign data, once, what a resumed run does with it."""
+    if isinstance(loader, TorchLoader):
+        loader.check_order()
+    if isinstance(loader, ReplayedLoader):
+        logger.info(
+            "%s keeps no place (it has no %s): a resumed run makes the batches it has seen again and passes over them, "
+            "and is exact only if they are the same each time.",
+            name_of(loader), " or ".join(_PLACE),
+        )  # fmt: skip
+    if saved and not _is_registered(getattr(loader, "loader", loader)):
+        logger.info(
+            "%s was made in Python: checkpoints hold everything but it. Whoever resumes this run gives it again.",
+            name_of(loader),
+        )
+
+
+def _adapted(loader: Any, seed: int, even: bool) -> Any:
+    if _has_place(loader):
+        return loader if hasattr(loader, "set_epoch") else StatefulLoader(loader, seed)
+    return TorchLoader(loader, seed, even) if can_be_placed(loader) else ReplayedLoader(loader, seed)
+
+
+def _is_ready(loader: Any) -> bool:
+    ready = (list, tuple, dict, str, bytes, AudioDataLoader, LoaderFromPython, Wrapped)
+    return loader is None or isinstance(loader, ready) or not hasattr(type(loader), "__iter__")
+
+
+def _has_place(loader: Any) -> bool:
+    return all(hasattr(loader, name) for name in _PLACE)
+
+
+def _is_made_in_python(value: Any) -> bool:
+    is_data = hasattr(type(value), "__iter__") and not isinstance(value, (str, bytes, dict))
+    return is_data or _is_function(value)
+
+
+def _is_registered(value: Any) -> bool:
+    defined = value.func if isinstance(value, functools.partial) else value
+    return REGISTRY.entry_of(defined if inspect.isroutine(defined) else type(defined)) is not None
+
+
+def _is_function(value: Any) -> bool:
+    return inspect.isroutine(value) or isinstance(value, functools.partial)
+
+
+def _kind(loader: Any) -> str:
+    return f"{type(loader).__module__}.{type(loader).__qualname__}".removeprefix("builtins.")

@@ -1,0 +1,321 @@
+"""torch's own `DataLoader` over a map-style dataset, as a loader whose epochs can be entered at any batch.
+
+Which examples make a batch is drawn from (seed, epoch), and whatever the dataset draws for a batch from (seed, epoch,
+batch): so neither where a run was stopped nor the number of workers changes a bit, and nothing is read again.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, get_worker_info
+
+from sonosco_like.data.workers import (
+    begin_worker,
+    close_at_exit,
+    dismiss,
+    explained,
+    hear_of_dead_workers,
+    one_thread,
+)
+from sonosco_like.errors import DataError, SonoscoError, UsageError
+from sonosco_like.interrupts import signals_held
+from sonosco_like.training.dealing import deal, left_out
+from sonosco_like.training.foreign_loader import Wrapped
+from sonosco_like.training.randomness import drawing_from, generators_in, mixed, reseed
+
+logger = logging.getLogger(__name__)
+
+_ORDER, _WORKERS, _BATCH = range(3)  # what a random number is drawn for
+_OPTIONS = ("num_workers", "prefetch_factor", "timeout", "multiprocessing_context", "pin_memory")
+
+
+def can_be_placed(loader: Any) -> bool:
+    """Whether a loader is a DataLoader as torch made it, over a dataset with indices, in an order of a known length."""
+    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
+        return False
+    is_plain = type(loader).__iter__ is DataLoader.__iter__ and type(loader)._get_iterator is DataLoader._get_iterator
+    return is_plain and hasattr(_order_of(loader), "__len__")
+
+
+def is_dealt(loader: Any) -> bool:
+    """Whether a loader has a sampler that knows of several processes, such as torch's DistributedSampler."""
+    return any(hasattr(each, "num_replicas") and hasattr(each, "rank") for each in samplers_of(loader))
+
+
+def samplers_of(loader: Any) -> list[Any]:
+    """The samplers of a loader, of batches and of examples."""
+    batch_sampler = getattr(loader, "batch_sampler", None)
+    found = [batch_sampler, getattr(batch_sampler, "sampler", None), getattr(loader, "sampler", None)]
+    return [each for number, each in enumerate(found) if each is not None and each not in found[:number]]
+
+
+class TorchLoader(Wrapped):
+    """The batches of a DataLoader in an order that is a function of (seed, epoch), from any of them on.
+
+    With `even`, all processes have equally many batches, as training needs; else each example is in one of them.
+    """
+
+    def __init__(self, loader: DataLoader[Any], seed: int, even: bool) -> None:
+        super().__init__(loader, seed)
+        self.position = 0
+        self.rank, self.world_size = 0, 1
+        self._even = even
+        self._plan: tuple[tuple[int, int, int], list[Any]] | None = None
+        self._saved_data: str | None = None
+        self._under_way = 0
+        self._kept: DataLoader[Any] | None = None  # with workers that outlive an epoch
+
+    def __len__(self) -> int:
+        """Batches of an epoch for this process."""
+        return len(self.batches)
+
+    @property
+    def batches(self) -> list[Any]:
+        """The indices of each batch of the current epoch, for this process."""
+        wanted = (self.epoch, self.rank, self.world_size)
+        if self._plan is None or self._plan[0] != wanted:
+            self._plan = wanted, self._dealt(self._drawn())
+        return self._plan[1]
+
+    def distribute(self, rank: int, world_size: int) -> None:
+        """Hand out one process's share only; a sampler that shares out already is left to it."""
+        if is_dealt(self.loader):
+            logger.info("The sampler of the %s deals out its examples to the processes.", type(self.loader).__name__)
+            return
+        self.rank, self.world_size = rank, world_size
+        drawn = self._drawn()
+        lost = left_out(drawn, world_size, self._divisible) if self._even else 0
+        unit = "examples" if self._divisible else "batches"
+        logger.info(
+            "The %d batches of the %s are dealt out to %d processes, each example to one of them%s.",
+            len(drawn), type(self.loader).__name__, world_size,
+            f"; {lost} {unit} of each epoch, which cannot be shared evenly, are left out" if lost else "",
+        )  # fmt: skip
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the beginning of an epoch; within the current epoch the position stays."""
+        if epoch != self.epoch:
+            self.epoch, self.position = epoch, 0
+
+    def seek(self, position: int) -> None:
+        """Go to a batch of the current epoch; the cost does not depend on which."""
+        self.position = position
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where we are, and in which order."""
+        data = self._data_mark() if self._plan else self._saved_data
+        return {"seed": self.seed, "epoch": self.epoch, "position": self.position, "data": data}
+
+    def load_state_dict(self, content: dict[str, Any]) -> None:
+        """Go where a `state_dict` says."""
+        if content["seed"] != self.seed:
+            self.seed, self._plan = int(content["seed"]), None
+        self.epoch, self.position = int(content["epoch"]), int(content["position"])
+        self._saved_data = content.get("data")
+
+    def check_order(self) -> None:
+        """Warn of a sampler whose order is another each time, though all generators begin alike."""
+        foreign = [each for each in samplers_of(self.loader) if not type(each).__module__.startswith("torch.")]
+        if foreign and [str(batch) for batch in self._drawn()] != [str(batch) for batch in self._drawn()]:
+            names = " and ".join(type(each).__name__ for each in foreign)
+            logger.warning(
+                "The order of %s is another each time it is asked: a resumed run is not the one it would have been. "
+                "Make it a function of the epoch, which a method set_epoch(epoch) is told.",
+                names,
+            )
+
+    def __iter__(self) -> Iterator[Any]:
+        self._warn_of_changed_data()
+        positions = range(self.position, len(self.batches))
+        served = self._serve(positions, self._fetches(positions))
+        if self.loader.num_workers:
+            hear_of_dead_workers()
+            close_at_exit(served)
+        return served
+
+    def _serve(self, positions: range, fetches: Iterator[Any]) -> Generator[Any, None, None]:
+        self._under_way += 1
+        complete = False
+        try:
+            for position in positions:
+                with explained():
+                    batch = next(fetches)
+                if isinstance(batch, Failure):
+                    raise batch.as_error(f"batch {position} of epoch {self.epoch}")
+                self.position = position + 1
+                yield batch
+            self.position = 0
+            complete = True
+        finally:
+            self._under_way -= 1
+            if not (complete and self._is_kept(fetches)):
+                self._kept = None if self._is_kept(fetches) else self._kept
+                dismiss(fetches)
+
+    def _is_kept(self, fetches: Iterator[Any]) -> bool:
+        return self._kept is not None and self._kept._iterator is fetches
+
+    def _fetches(self, positions: range) -> Iterator[Any]:
+        """What the workers, or this process, make of the batches at these positions, in order."""
+        maker = self._kept if self._kept is not None and not self._under_way else self._maker()
+        places, generator = maker.sampler, maker.generator
+        assert isinstance(places, _Places)
+        assert generator is not None
+        plan, key = self.batches, (self.seed, self.epoch)
+        places.items = (((*key, _BATCH, position), plan[position]) for position in positions)
+        generator.manual_seed(mixed(*key, _WORKERS))
+        with signals_held(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "This DataLoader will create")  # said when the user's was made
+            return iter(maker)
+
+    def _maker(self) -> DataLoader[Any]:
+        own = self.loader
+        options = {name: getattr(own, name) for name in _OPTIONS}
+        if own.num_workers:
+            options["persistent_workers"] = own.persistent_workers and not self._under_way
+            options["worker_init_fn"] = _WorkerStart(own.worker_init_fn)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "This DataLoader will create")
+            maker: DataLoader[Any] = DataLoader(
+                PlacedExamples(own.dataset, own.collate_fn, _is_batched(own)),
+                batch_size=None,
+                sampler=_Places(),
+                collate_fn=_as_it_is,
+                generator=torch.Generator(),
+                **options,
+            )
+        if options.get("persistent_workers"):
+            self._kept = maker
+        return maker
+
+    def _drawn(self) -> list[Any]:
+        """All batches of the epoch, as the samplers of the loader give them."""
+        samplers = samplers_of(self.loader)
+        for sampler in samplers:
+            if hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(self.epoch)
+        with drawing_from(self.seed, self.epoch, _ORDER):
+            reseed(generators_in(*samplers, self.loader.generator), self.seed, self.epoch, _ORDER)
+            return list(_order_of(self.loader))
+
+    def _dealt(self, batches: list[Any]) -> list[Any]:
+        if self.world_size == 1:
+            return batches
+        shares = [deal(batches, rank, self.world_size, self._divisible, self._even) for rank in range(self.world_size)]
+        if not all(shares):
+            raise UsageError(
+                f"The {type(self.loader).__name__} has {len(batches)} batches of {type(self.loader.dataset).__name__}, "
+                f"too few for {self.world_size} processes. Use fewer of them, or smaller batches."
+            )
+        return shares[self.rank]
+
+    @property
+    def _divisible(self) -> bool:
+        return type(self.loader.batch_sampler) is BatchSampler and not self.loader.drop_last
+
+    def _warn_of_changed_data(self) -> None:
+        if self.position and self._saved_data not in (None, self._data_mark()):
+            logger.warning(
+                "The data of the %s changed since this position was saved (then %s, now %s): the rest of this epoch "
+                "is not what it would have been.",
+                type(self.loader).__name__, self._saved_data, self._data_mark(),
+            )  # fmt: skip
+
+    def _data_mark(self) -> str:
+        examples = sum(map(len, self.batches)) if _is_batched(self.loader) else len(self.batches)
+        return f"{examples} examples in {len(self.batches)} batches"
+
+
+class PlacedExamples(Dataset[Any]):
+    """What runs in a worker: a key of random numbers and the indices of a batch in, the batch out."""
+
+    def __init__(self, dataset: Any, collate: Callable[[Any], Any], batched: bool) -> None:
+        self.dataset, self._collate, self._batched = dataset, collate, batched
+        self._generators: list[Any] | None = None
+
+    def __getitem__(self, place: tuple[tuple[int, ...], Any]) -> Any:
+        key, indices = place
+        if self._generators is None:
+            self._generators = generators_in(self.dataset, self._collate)
+        with drawing_from(*key), one_thread():
+            reseed(self._generators, *key)
+            return self._read(indices)
+
+    def _read(self, indices: Any) -> Any:
+        where = f"with index {indices!r}"
+        try:
+            if not self._batched:
+                return self._collate(self.dataset[indices])
+            if callable(getattr(self.dataset, "__getitems__", None)):
+                where = f"with the indices {_some(indices)}"
+                examples = self.dataset.__getitems__(indices)
+            else:
+                examples = []
+                for index in indices:
+                    where = f"with index {index!r}"
+                    examples.append(self.dataset[index])
+            where = f"with the indices {_some(indices)}, which were to be put together"
+            return self._collate(examples)
+        except Exception as error:
+            return Failure(error, f"{type(self.dataset).__name__} failed at the example {where}")
+
+
+class Failure:
+    """An exception of a dataset in words, which a worker can hand over."""
+
+    def __init__(self, error: Exception, what: str) -> None:
+        said = str(error) if isinstance(error, SonoscoError) else f"{type(error).__name__}: {error}"
+        self._said = f"{what}: {said.rstrip('.')}"
+        self._trace = "".join(traceback.format_exception(error))
+
+    def as_error(self, where: str) -> DataError:
+        """The error to raise, with the place in the user's code as a note."""
+        error = DataError(f"{self._said} ({where}).")
+        error.add_note(self._trace)
+        return error
+
+
+class _Places:
+    """A sampler of whatever it was last given."""
+
+    items: Iterator[Any] = iter(())
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.items
+
+
+class _WorkerStart:
+    """How a worker begins: as ours do, then as its owner says, who finds his dataset where torch shows it."""
+
+    def __init__(self, own: Callable[[int], None] | None) -> None:
+        self._own = own
+
+    def __call__(self, worker: int) -> None:
+        begin_worker(worker)
+        info: Any = get_worker_info()
+        object.__setattr__(info, "dataset", info.dataset.dataset)  # it forbids this to everybody else
+        if self._own is not None:
+            self._own(worker)
+
+
+def _order_of(loader: DataLoader[Any]) -> Any:
+    return loader.batch_sampler if _is_batched(loader) else loader.sampler
+
+
+def _is_batched(loader: DataLoader[Any]) -> bool:
+    return loader.batch_sampler is not None
+
+
+def _some(indices: Any) -> str:
+    shown = ", ".join(map(repr, list(indices)[:8]))
+    return shown + (" ..." if len(indices) > 8 else "")
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
