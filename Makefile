@@ -38,8 +38,14 @@ browser:
 		echo "chromium could not be installed: tests that need a browser will be skipped"; \
 	else echo "there is no chromium, and only root can install it: tests that need a browser will be skipped"; fi
 
+# After an edit of the config that the run in this folder cannot take over, name another one: make train RUN=runs/las-2
+RUN ?= runs/las
+
 train: $(FOR_TRAINING)  ## train the default recogniser in runs/las, on speech made on the spot; or go on with it
-	$(BIN)/sonosco train --config configs/las.yaml --run-dir runs/las --resume auto
+	@echo "$(BIN)/sonosco train --config configs/las.yaml --run-dir $(RUN) --resume auto"
+	@$(BIN)/sonosco train --config configs/las.yaml --run-dir $(RUN) --resume auto || { code=$$?; \
+		if [ $$code = 2 ] && [ -e $(RUN)/config.yaml ]; then \
+		echo "To train an edited configs/las.yaml in a folder of its own: make train RUN=$(RUN)-2"; fi; exit $$code; }
 
 lint: install
 	$(BIN)/ruff check .

@@ -35,9 +35,11 @@ def read_with_own_data(config: Path, overrides: Sequence[str], manifests: Manife
     return experiment
 
 
-def open_with_own_data(run_dir: Path, overrides: Sequence[str], manifests: Manifests) -> tuple[Experiment, int]:
-    """A run that goes on with the manifests in it, and the step it is at."""
-    from sonosco_like.training import open_run
+def open_with_own_data(
+    run_dir: Path, config: Path, overrides: Sequence[str], manifests: Manifests
+) -> tuple[Experiment, int]:
+    """A run that goes on with what the config and the manifests change in it, and the step it is at."""
+    from sonosco_like.training.config_edits import open_with_config
 
     given = _given(manifests)
     present = _present(run_dir / CONFIG, (), given)
@@ -47,7 +49,8 @@ def open_with_own_data(run_dir: Path, overrides: Sequence[str], manifests: Manif
                 f"The run in {run_dir} was begun without {name} data and cannot get any now: leave out --{name}, or "
                 "begin a new run in another folder."
             )
-    return open_run(run_dir, [*overrides, *(_override(name, path) for name, path in given.items())])
+    own = [*overrides, *(_override(name, path) for name, path in given.items())]
+    return open_with_config(run_dir, config, own, lambda: read_with_own_data(config, overrides, manifests))
 
 
 def _given(manifests: Manifests) -> dict[str, Path]:

@@ -58,7 +58,7 @@ def train(
     """
     import_modules(modules)
     if run_dir is not None and (run_dir / CONFIG).exists() and resume != "never":
-        return continue_run(*open_with_own_data(run_dir, overrides, manifests))
+        return continue_run(*open_with_own_data(run_dir, config, overrides, manifests))
     if resume == "must":
         raise UsageError(f"There is no run to resume in {run_dir or 'a new folder'}.")
     experiment = read_with_own_data(config, overrides, manifests)

@@ -29,6 +29,7 @@ from sonosco_like.training.trainer import ModelTrainer
 
 logger = logging.getLogger(__name__)
 
+_BY_CONFIG = "by_config"  # the change was made in the config, and not beside it
 _DAMAGED = "changes.damaged.yaml"
 _TRAINER, _OPTIMIZER = "trainer.", "optimizer."
 
@@ -39,7 +40,10 @@ class Changes:
     Without a checkpoint nothing was learned yet, and anything may change.
     """
 
-    def __init__(self, folder: Path, checkpoint: Path | None, overrides: Iterable[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, checkpoint: Path | None, overrides: Iterable[str] = (), by_config: bool = False
+    ) -> None:
+        self.by_config = by_config
         self.folder = folder
         self.checkpoint = checkpoint
         self.step = max(0, step_of(checkpoint)) if checkpoint is not None else 0
@@ -81,6 +85,8 @@ class Changes:
         if not self.new:
             return
         entry: dict[str, Any] = {"step": self.step, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "set": self.new}
+        if self.by_config:
+            entry[_BY_CONFIG] = True
         entry["changed"] = {_TRAINER + path: {"from": old, "to": new} for path, (old, new) in found.items()}
         path = self.folder / CHANGES
         if _read_changes(path) is None:
@@ -116,6 +122,15 @@ class Changes:
             remedy = f"To train with other settings, begin a new run from these weights: --set init_from={self.folder}"
             problems[-1] = Problem(f"{problems[-1].message}\n{remedy}", problems[-1].path, "--set")
             raise ConfigError(problems)
+
+
+def config_changes(folder: Path) -> list[str]:
+    """The changes that were made in the config since a run began: what it says is compared with these in it."""
+    path = folder / CHANGES
+    if not path.exists() or not _read_changes(path):
+        return []
+    content: list[dict[str, Any]] = loads(files.read_file(path, MAX_BYTES), list[dict[str, Any]])
+    return [str(each) for entry in content if entry.get(_BY_CONFIG) for each in entry["set"]]
 
 
 def _recorded(folder: Path) -> list[tuple[int, list[str]]]:

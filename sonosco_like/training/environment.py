@@ -36,6 +36,7 @@ def describe_environment(command: list[str], seed: int) -> dict[str, Any]:
     """Versions, machine, commit and command line as plain data."""
     return {
         "command": masked_command(command),
+        "folder": Path.cwd().as_posix(),
         "seed": seed,
         "sonosco_like": __version__,
         "python": platform.python_version(),

@@ -19,7 +19,7 @@ from sonosco_like.inference.checkpoints import folders_of_checkpoints, own_final
 from sonosco_like.links import refuse_links
 from sonosco_like.passwords import masked
 from sonosco_like.permissions import check_writing
-from sonosco_like.run_folder import CONFIG, ENVIRONMENT, FINAL, LATEST, RUN_ID, WRITTEN
+from sonosco_like.run_folder import CHANGES, CONFIG, ENVIRONMENT, FINAL, LATEST, RUN_ID, WRITTEN
 from sonosco_like.serialization import Snapshot, dumps, files, loads
 from sonosco_like.serialization.definition import serializable
 from sonosco_like.serialization.document import MAX_BYTES, parse
@@ -79,6 +79,7 @@ class Experiment:
         self.id = ""
         self.started = ""
         self.interrupted = False
+        self.replaces_config = False
         self.changes: Changes | None = None
         self._failure: Exception | None = None
 
@@ -115,6 +116,9 @@ class Experiment:
         with only_process(self.folder):
             clear_leftovers(self.folder)
             self.id = identify(self.folder)
+            if self.replaces_config:
+                files.replace_file(self.folder / CONFIG, dumps(self, state=False).encode())
+                (self.folder / CHANGES).unlink(missing_ok=True)
             if self.changes is not None:
                 self.changes.record()
             self.checkpoints.repair()
@@ -232,10 +236,13 @@ def read_experiment(config: Path, overrides: Iterable[str] = ()) -> Experiment:
     return loads(text, Experiment, source=str(config), overrides=overrides)
 
 
-def open_run(run: str | Path, overrides: Iterable[str] = (), into: Path | None = None) -> tuple[Experiment, int]:
+def open_run(
+    run: str | Path, overrides: Iterable[str] = (), into: Path | None = None, by_config: bool = False
+) -> tuple[Experiment, int]:
     """The experiment of a run at its newest intact checkpoint, and the step of that.
 
     `run` is a run folder, or the URL of a remote copy, which is fetched to the folder `into`, or to `runs/<its name>`.
+    `by_config` says that the overrides are what was changed in the config itself.
     """
     if is_url(str(run)):
         run = _fetched_for_all(str(run), into)
@@ -246,7 +253,7 @@ def open_run(run: str | Path, overrides: Iterable[str] = (), into: Path | None =
     newest = Checkpoints(folder).newest() or Checkpoints(folder).final()
     if newest is None:
         _refuse_to_begin_again(folder)
-    changes = Changes(folder, newest, overrides)
+    changes = Changes(folder, newest, overrides, by_config)
     experiment = read_experiment(folder / CONFIG, changes.for_config())
     experiment.folder, experiment.changes = folder, changes
     experiment.started = str(read_environment(folder).get("started", ""))
