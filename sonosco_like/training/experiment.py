@@ -117,7 +117,7 @@ class Experiment:
             clear_leftovers(self.folder)
             self.id = identify(self.folder)
             if self.replaces_config:
-                files.replace_file(self.folder / CONFIG, dumps(self, state=False).encode())
+                self._write_config(dumps(self, state=False))
                 (self.folder / CHANGES).unlink(missing_ok=True)
             if self.changes is not None:
                 self.changes.record()
