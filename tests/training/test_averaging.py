@@ -66,7 +66,7 @@ def test_it_survives_a_resume_bit_for_bit(tmp_path):
     broken.saver.save(broken, tmp_path / "c")
     broken.saver.close()
     resumed = load(tmp_path / "c")
-    resumed._limit = None
+    resumed.max_duration = None
     resumed.continue_training()
     found = [str(each) for each in diff(whole, resumed)]
     assert [each for each in found if not any(word in each for word in ("seconds", "heard", "max_duration"))] == []
