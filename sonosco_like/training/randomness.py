@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import rich.style  # noqa: F401  (draws from Python's generator when it is imported: before a seed is set, not after)
 import torch
 
 _GENERATORS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
