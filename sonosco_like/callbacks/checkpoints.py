@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from sonosco_like.callbacks.directions import lower_is_better
+from sonosco_like.callbacks.directions import judged_by, lower_is_better
+from sonosco_like.callbacks.endings import was_interrupted
 from sonosco_like.callbacks.intervals import Every, epoch_is_over
 from sonosco_like.callbacks.watching import evaluated_by_epoch, evaluated_by_validation
 from sonosco_like.errors import UsageError
@@ -50,7 +51,6 @@ class ModelCheckpoint(AbstractCallback):
         if self.restore_best and self.monitor is None:
             raise UsageError("`restore_best` needs a measure to tell the best by: give a `monitor`, such as val_loss.")
         self._every = Every(self.every) if self.every is not None else None
-        self._is_ending = False
         self._asked_at: int | None = None
 
     def measures_needed(self) -> Iterable[str]:
@@ -60,6 +60,20 @@ class ModelCheckpoint(AbstractCallback):
     def steps_wanted(self) -> set[int]:
         """The steps of the checkpoints that it wants to keep."""
         return {*self.recent, *self.best}
+
+    def steps_at_end(self, step: int) -> set[int]:
+        """The steps of the checkpoints that it keeps once the training has ended with this step."""
+        recent = [*(other for other in self.recent if other != step), step] if self._takes_end(step) else self.recent
+        return {*(recent[-self.keep_last :] if self.keep_last else []), *self.best}
+
+    @property
+    def most_kept(self) -> int:
+        """How many checkpoints there can be at the end."""
+        taken = self._every is not None or self.save_at_end
+        return (self.keep_last if taken else 0) + (self.keep_best if self.monitor is not None else 0)
+
+    def _takes_end(self, step: int) -> bool:
+        return self.save_at_end or step in self.recent
 
     # Decisions: in the training thread, before the checkpoint is taken, which therefore knows of them
 
@@ -83,25 +97,24 @@ class ModelCheckpoint(AbstractCallback):
     def on_training_end(self, moment: Moment) -> None:
         """Take the last checkpoint; an interrupted run has not come to its end."""
         context = moment.context
-        if context.experiment is None or getattr(context.experiment, "interrupted", False):
+        if context.experiment is None or was_interrupted(self, context):
             return
-        self._is_ending = True
         if self.save_at_end and context.global_step not in self.recent:
             self._take(context)
-        elif self.restore_best:
+        if self.restore_best:
             self._restore_best(context)
 
     # Actions: once the checkpoint is on disk
 
     def on_attach(self, moment: Moment) -> None:
         """Refuse a run without a folder; finish what a crash kept the former process from doing."""
-        self._is_ending = False
         context = moment.context
         if getattr(context.experiment, "checkpoints", None) is None:
             raise UsageError(
                 "ModelCheckpoint needs a run folder to save checkpoints into: train with an Experiment, or leave it "
                 "out and call trainer.save_checkpoint(path)."
             )
+        self._say_which_weights(context)
         if context.processes.is_first:
             context.saver.wait()
             _settle(context.experiment.checkpoints, *_plan(context))
@@ -115,8 +128,17 @@ class ModelCheckpoint(AbstractCallback):
         if self._asked_at == context.global_step and moment.result == checkpoints.path_of(context.global_step):
             best, keep = _plan(context)
             context.saver.then(lambda: _settle(checkpoints, best, keep))
-        if self._is_ending and self.restore_best:
-            self._restore_best(context)
+
+    def _say_which_weights(self, context: Any) -> None:
+        """What is best by a measure of some weights is used with these."""
+        if self.monitor is None or getattr(context, "averaging", None) is None or not context.processes.is_first:
+            return
+        if judged_by(self.monitor, context) == "plain" and self.monitor.startswith("val_"):
+            logger.warning(
+                "ModelCheckpoint ranks by %s, which judges the plain weights: what is best by it is used with these, "
+                "and not with their average. To use the average, monitor val_ema_%s.",
+                self.monitor, self.monitor.removeprefix("val_"),
+            )  # fmt: skip
 
     def _take(self, context: Any) -> None:
         self._forget_failed(context)
@@ -135,6 +157,7 @@ class ModelCheckpoint(AbstractCallback):
         ranked = sorted({**self.best, context.global_step: float(value)}.items(), key=lambda each: sign * each[1])
         self.best = dict(ranked[: self.keep_best])
         if context.global_step in self.best:
+            context.used_weights.judge(judged_by(self.monitor, context))
             self._ask(context)
 
     def _ask(self, context: Any) -> None:
@@ -152,13 +175,14 @@ class ModelCheckpoint(AbstractCallback):
     def _restore_best(self, context: Any) -> None:
         context.saver.wait()
         context.processes.wait()
-        checkpoints = context.experiment.checkpoints
-        found = next((path for path in map(checkpoints.path_of, self.best) if path.is_dir()), None)
-        if found is None:
+        found = ((step, context.experiment.checkpoints.weights_at(step)) for step in self.best)
+        step, weights = next(((step, weights) for step, weights in found if weights is not None), (0, None))
+        if weights is None:
             logger.warning("No best weights are restored: no checkpoint was saved that %s could rank.", self.monitor)
             return
-        checkpoints.restore_weights(context, found)
-        logger.info("The model has the weights of %s, the best by %s.", found.name, self.monitor)
+        name = context.experiment.checkpoints.path_of(step).name
+        context.used_weights.put(weights, f"those of {name}", judged_by(str(self.monitor), context))
+        logger.info("The model has the weights of %s, the best by %s.", name, self.monitor)
 
 
 def _plan(context: Any) -> tuple[list[int], set[int]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from sonosco_like.errors import UsageError, did_you_mean
 from sonosco_like.metrics import describe
 
+_OF_AVERAGE = "val_ema_"
 _LOWER_WITHOUT_METRIC = ("loss", "gradient_norm")
 
 
@@ -29,6 +30,14 @@ def lower_is_better(measure: str, context: Any) -> bool:
             f"{did_you_mean(measure, directions) or '.'} It has {known}."
         )
     return directions[max(behind, key=len)]
+
+
+def judged_by(measure: str, context: Any) -> Literal["", "plain", "averaged"]:
+    """Which weights a measure judges, if the trainer keeps an average beside them; nothing if it keeps none."""
+    if getattr(context, "averaging", None) is None:
+        return ""
+    of_a_set = any(name and measure.startswith(f"val_{name}_") for name in context.validation_sets)
+    return "averaged" if measure.startswith(_OF_AVERAGE) and not of_a_set else "plain"
 
 
 def given_by_callbacks(context: Any) -> dict[str, bool]:

@@ -10,11 +10,13 @@ from torch import nn
 
 from sonosco_like.callbacks.destinations.destination import WritesFiles
 from sonosco_like.events import Moment
+from sonosco_like.inference.parts import LOADERS, read_parts
+from sonosco_like.inference.saved import SavedTrainer
 from sonosco_like.serialization import dumps, save, serializable
 
 logger = logging.getLogger(__name__)
 
-_LOADERS = ("train_data_loader", "val_data_loader", "test_data_loader")
+_PARTS = ("features", "normalization", "tokenizer", "cleaner", "max_duration")
 
 
 @serializable
@@ -43,15 +45,18 @@ class InferenceModel:
     train_data_loader: HearingLoader
     decoder: Any = None
     averaging: Any = None
+    weights: str = "last"
 
 
 @serializable
 class ExportForInference(WritesFiles):
     """Writes what is needed for inference when the training ends, and nothing else, to the folder `path` of the run.
 
-    That is the model with its weights (and their moving average, if the trainer keeps one), the decoder, the features,
-    the normalization and the tokenizer, in the three files of a checkpoint: about a third of its size with Adam, and no
-    name of the training data in it. `sonosco transcribe RUN/inference recording.wav` uses it.
+    It hears what the run hears: of the best checkpoint if ModelCheckpoint ranks them, else of the end of the training,
+    it takes the model with the weights it is used with (their moving average, if the trainer keeps one and the best
+    was not found by the plain ones), the decoder, the features, the normalization and the tokenizer. These are in the
+    three files of a checkpoint, about a third of its size with Adam, with no name of the training data in it.
+    `sonosco transcribe RUN/inference recording.wav` uses it.
     """
 
     order: int = 1500
@@ -59,7 +64,7 @@ class ExportForInference(WritesFiles):
 
     def on_attach(self, moment: Moment) -> None:
         """Refuse, before the first batch, a model or a part of it that no file could bring back."""
-        dumps(_inference_model(moment.context), state=False)
+        dumps(_of_trainer(moment.context, "last"), state=False)
 
     def on_training_end(self, moment: Moment) -> None:
         """Write the folder."""
@@ -68,7 +73,17 @@ class ExportForInference(WritesFiles):
     def write(self, context: Any) -> Path:
         """Write the folder as of now; returns where it is."""
         place = self.place(context)
-        made = _inference_model(context)
+        best = _best_checkpoint(context)
+        if best is not None:
+            self._save(_of_checkpoint(best), place)
+        elif (averaging := getattr(context, "averaging", None)) is not None and averaging.weights:
+            with averaging.applied(context.model):
+                self._save(_of_trainer(context, "averaged"), place)
+        else:
+            self._save(_of_trainer(context, "last"), place)
+        return place
+
+    def _save(self, made: InferenceModel, place: Path) -> None:
         parts = made.train_data_loader.dataset
         if parts.features is None or parts.tokenizer is None:
             logger.warning(
@@ -76,21 +91,32 @@ class ExportForInference(WritesFiles):
                 "the model in %s can be loaded, but nothing can be transcribed with it.", place,
             )  # fmt: skip
         save(made, place)
-        return place
 
 
-def _inference_model(context: Any) -> InferenceModel:
-    return InferenceModel(
-        model=context.model,
-        train_data_loader=HearingLoader(dataset=_hearing_parts(context)),
-        decoder=context.decoder,
-        averaging=getattr(context, "averaging", None),
-    )
+def _best_checkpoint(context: Any) -> Path | None:
+    """The checkpoint that the run is used with, if it is another than its end."""
+    checkpoints = getattr(context.experiment, "checkpoints", None)
+    if checkpoints is None:
+        return None
+    context.saver.wait()
+    best: Path | None = checkpoints.best()
+    return best
+
+
+def _of_checkpoint(folder: Path) -> InferenceModel:
+    parts = read_parts(SavedTrainer(folder))
+    hearing = HearingParts(**{name: getattr(parts, name) for name in _PARTS})
+    loader = HearingLoader(dataset=hearing)
+    return InferenceModel(model=parts.model, train_data_loader=loader, decoder=parts.decoder, weights=parts.weights)
+
+
+def _of_trainer(context: Any, weights: str) -> InferenceModel:
+    loader = HearingLoader(dataset=_hearing_parts(context))
+    return InferenceModel(model=context.model, train_data_loader=loader, decoder=context.decoder, weights=weights)
 
 
 def _hearing_parts(context: Any) -> HearingParts:
     """Of the first loader whose dataset has a tokenizer."""
-    datasets = (getattr(getattr(context, name, None), "dataset", None) for name in _LOADERS)
+    datasets = (getattr(getattr(context, name, None), "dataset", None) for name in LOADERS)
     dataset = next((each for each in datasets if getattr(each, "tokenizer", None) is not None), None)
-    names = ("features", "normalization", "tokenizer", "cleaner", "max_duration")
-    return HearingParts(**{name: getattr(dataset, name, None) for name in names})
+    return HearingParts(**{name: getattr(dataset, name, None) for name in _PARTS})

@@ -47,8 +47,16 @@ class EarlyStopping(Watcher):
             return
         self.waited += 1
         if self.waited >= self.patience:
-            best = "never was a number" if self.best is None else f"was best at step {self.best_step}: {self.best:.6g}"
-            raise Stop(f"{self.monitor} {best}, and has not improved in {self.waited} evaluations since")
+            raise Stop(self._reason())
+
+    def on_training_start(self, moment: Moment) -> None:
+        """A run that was stopped stays so when it is resumed, unless its patience is greater now."""
+        if self.waited >= self.patience:
+            moment.context.stop_training(f"{self._reason()}; to train on, set a greater `patience`")
+
+    def _reason(self) -> str:
+        best = "never was a number" if self.best is None else f"was best at step {self.best_step}: {self.best:.6g}"
+        return f"{self.monitor} {best}, and has not improved in {self.waited} evaluations since"
 
 
 @serializable
@@ -62,9 +70,22 @@ class ThresholdStopper(Watcher):
 
     def evaluated(self, value: float, context: Any) -> None:
         """Compare with the threshold, in the direction of the metric."""
-        reached = value <= self.threshold if lower_is_better(self.monitor, context) else value >= self.threshold
-        if reached:
-            raise Stop(f"{self.monitor} is {value:.6g} and so has reached the threshold {self.threshold:g}")
+        if self._is_reached(value, context):
+            raise Stop(self._reason(value))
+
+    def on_training_start(self, moment: Moment) -> None:
+        """A run that was stopped stays so when it is resumed, unless the threshold is another now."""
+        context = moment.context
+        evaluated = self.monitor.startswith("val_") or context.batches_done == 0  # not the average of half an epoch
+        value = context.performance_measures.get(self.monitor) if evaluated else None
+        if value is not None and self._is_reached(value, context):
+            context.stop_training(f"{self._reason(value)}; to train on, set another `threshold`")
+
+    def _is_reached(self, value: float, context: Any) -> bool:
+        return value <= self.threshold if lower_is_better(self.monitor, context) else value >= self.threshold
+
+    def _reason(self, value: float) -> str:
+        return f"{self.monitor} is {value:.6g} and so has reached the threshold {self.threshold:g}"
 
 
 @serializable
@@ -118,6 +139,13 @@ class AllPredictionsSame(AbstractCallback):
         if context.val_data_loader is None:
             raise UsageError(
                 "AllPredictionsSame reads what a validation predicts: the trainer needs a val_data_loader."
+            )
+
+    def on_training_start(self, moment: Moment) -> None:
+        """A run that was stopped stays so when it is resumed, unless its patience is greater now."""
+        if self.stop and self.in_a_row >= self.patience:
+            moment.context.stop_training(
+                f"all that the model heard was one text, in {self.in_a_row} validations in a row"
             )
 
     def on_validation_start(self, moment: Moment) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sonosco_like.data.collate import Example, collate
 from sonosco_like.data.features import FeatureExtractor
@@ -17,12 +17,10 @@ from sonosco_like.data.text import TextCleaner, Tokenizer
 from sonosco_like.decoding import Decoder, default_decoder
 from sonosco_like.errors import UsageError
 from sonosco_like.inference.checkpoints import find_checkpoint
+from sonosco_like.inference.parts import read_parts
 from sonosco_like.inference.saved import SavedTrainer
-from sonosco_like.inference.weights import use_averaged_weights
 from sonosco_like.models import SpeechModel
 from sonosco_like.records import Batch, Hypothesis, Output
-
-_LOADERS = ("train_data_loader", "val_data_loader", "test_data_loader")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,33 +95,22 @@ def load_recogniser(run: str | Path, device: str | torch.device | None = None) -
     Only the parts that hear are built: neither the training data nor the optimizer is touched.
     """
     saved = SavedTrainer(find_checkpoint(run))
-    loader = next((name for name in _LOADERS if saved.has(f"{name}.dataset.tokenizer")), None)
-    if loader is None or not saved.has("model") or not saved.has(f"{loader}.dataset.features"):
+    parts = read_parts(saved)
+    if parts.features is None or parts.tokenizer is None:
         raise UsageError(
             f"{saved.folder} cannot be used to transcribe: it must hold a trainer with a `model` and a data loader "
             f"whose `dataset` has `features` and a `tokenizer`, as AudioDataset does."
         )
-    kinds = {
-        "model": nn.Module,
-        "decoder": Decoder | None,
-        f"{loader}.dataset.features": FeatureExtractor,
-        f"{loader}.dataset.normalization": Normalization | None,
-        f"{loader}.dataset.tokenizer": Tokenizer,
-        f"{loader}.dataset.cleaner": TextCleaner | None,
-        f"{loader}.dataset.max_duration": float | None,
-    }
-    model, decoder, features, normalization, tokenizer, cleaner, longest = saved.read(kinds)
-    weights = use_averaged_weights(model, saved)
     return TrainedRecogniser(
-        features=features,
-        normalization=normalization,
-        model=model.to(device_of(device)),
-        decoder=decoder or default_decoder(model),
-        tokenizer=tokenizer,
-        cleaner=cleaner,
-        longest=longest,
+        features=parts.features,
+        normalization=parts.normalization,
+        model=parts.model.to(device_of(device)),
+        decoder=parts.decoder or default_decoder(parts.model),
+        tokenizer=parts.tokenizer,
+        cleaner=parts.cleaner,
+        longest=parts.max_duration,
         source=saved.folder,
-        weights=weights,
+        weights=parts.weights,
     )
 
 

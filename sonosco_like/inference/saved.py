@@ -26,7 +26,7 @@ from sonosco_like.serialization.folder import (
     restore_object,
 )
 from sonosco_like.serialization.graph import walk
-from sonosco_like.serialization.scalars import NULL, kind_of
+from sonosco_like.serialization.scalars import INT, NULL, STR, kind_of
 from sonosco_like.serialization.states import parts_covered
 from sonosco_like.serialization.tensors import TensorReader
 from sonosco_like.serialization.types import converter_for, plan_of
@@ -61,6 +61,24 @@ class SavedTrainer:
         reader.raise_problems()
         self._restore(made, {id(value): node for (node, _), value in reader.memo.items() if value is not INVALID})
         return made
+
+    @property
+    def step(self) -> int:
+        """The step the trainer was at; -1 if it does not say."""
+        node = _child(self._states.get(""), "global_step")
+        return int(node.value) if isinstance(node, ScalarNode) and kind_of(node) == INT else -1
+
+    def state(self, name: str) -> dict[str, Any]:
+        """One entry, of plain values, in the `state_dict` of the trainer itself; empty without one."""
+        node = _child(_child(self._states.get(""), "state_dict"), name)
+        reader = Reader(str(self.folder / STATE))
+        found = converter_for(dict[str, Any]).decode(node, reader) if isinstance(node, MappingNode) else {}
+        return found if isinstance(found, dict) else {}
+
+    def text(self, path: str) -> str:
+        """The text at a path; nothing if there is none."""
+        node = self._node(path)
+        return str(node.value) if isinstance(node, ScalarNode) and kind_of(node) == STR else ""
 
     def tensors_of(self, class_name: str, name: str) -> dict[str, Tensor]:
         """The tensors by name in one entry of the `state_dict` of the first object of a class; empty without one."""

@@ -28,7 +28,8 @@ class Checkpointing(Preparing):
         self._gathered = self.processes.gather(as_plain_data(generator_states())) if self.processes.size > 1 else []
         self.rollbacks = 0
         if self.processes.is_first:
-            self.saver.save(self, path, origin_of(self))
+            with self.used_weights.set_aside():
+                self.saver.save(self, path, origin_of(self))
         return path
 
     def state_dict(self) -> dict[str, Any]:
@@ -42,6 +43,7 @@ class Checkpointing(Preparing):
             "validated_at": self._validated_at,
             "generators": [generator_states(), *others],
             "data": self._loaders.state_dict(self.train_data_loader, self._written("train_data_loader")),
+            **({"used_weights": used} if (used := self.used_weights.state_dict()) else {}),
         }
 
     def load_state_dict(self, content: dict[str, Any]) -> None:
@@ -51,6 +53,7 @@ class Checkpointing(Preparing):
         self.performance_measures.load_state_dict(content["measures"])
         self._validated_at = content["validated_at"]
         self._loaders.load_state_dict(content.get("data", {}))
+        self.used_weights.load_state_dict(content.get("used_weights", {}))
         generators = content["generators"]
         if len(generators) != self.processes.size:
             logger.warning(

@@ -18,6 +18,7 @@ from sonosco_like.serialization.context import Reader
 from sonosco_like.serialization.converter import is_mapping, mapping_items
 from sonosco_like.serialization.folder import STATE, of_one_piece, open_tensors, read_state
 from sonosco_like.serialization.types import converter_for
+from sonosco_like.training.used_weights import PARTS
 
 logger = logging.getLogger(__name__)
 
@@ -80,12 +81,13 @@ class Checkpoints:
             if path not in keep:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def restore_weights(self, trainer: Any, path: Path) -> None:
-        """Give the model of a trainer, and the average of its weights if it keeps one, those of a checkpoint."""
-        for name in ("model", "averaging"):
-            part = getattr(trainer, name, None)
-            if part is not None:
-                part.load_state_dict(of_one_piece(path, functools.partial(state_dict_of, name=name)))
+    def weights_at(self, step: int) -> dict[str, Any] | None:
+        """The states of the parts that hold weights at a step, by name; None if there is no intact checkpoint of it."""
+        path = self.path_of(step)
+        if path not in self.all() or not is_intact(path):
+            return None
+        states = {name: of_one_piece(path, functools.partial(state_dict_of, name=name)) for name in PARTS}
+        return {name: state for name, state in states.items() if state}
 
 
 def state_dict_of(checkpoint: Path, name: str) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from sonosco_like.serialization.scalars import INT, kind_of
 from sonosco_like.training.changes import Changes
 from sonosco_like.training.checkpoints import Checkpoints
 from sonosco_like.training.code_copy import copy_code
+from sonosco_like.training.ending import holds_the_end
 from sonosco_like.training.environment import describe_environment, warn_of_other_bits
 from sonosco_like.training.fetching import fetch_run
 from sonosco_like.training.identity import identify, machine_of, origin_of, read_environment
@@ -194,7 +195,7 @@ class Experiment:
             train()
             if received:
                 self._refuse_unsaved(self.trainer.global_step)
-            else:
+            elif not holds_the_end(self.checkpoints.final(), self.trainer):
                 Snapshot(self.trainer, origin=origin_of(self.trainer)).write(self.folder / FINAL)
         return received[0] if received else 0
 

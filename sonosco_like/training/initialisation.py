@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from sonosco_like.errors import ConfigError, StorageError, UsageError, did_you_mean
 from sonosco_like.inference.checkpoints import find_checkpoint
 from sonosco_like.inference.saved import SavedTrainer
+from sonosco_like.inference.weights import averaged_weights
 from sonosco_like.serialization import serializable
 from sonosco_like.training.checkpoints import state_dict_of
 
@@ -82,12 +83,12 @@ def initialise(model: nn.Module, init_from: InitialWeights | Path) -> Matching:
 
 
 def weights_of(checkpoint: Path) -> dict[str, Tensor]:
-    """The weights a checkpoint's model is used with, by name: the averaged ones where the trainer kept an average.
+    """The weights a checkpoint's model is used with, by name: the averaged ones where it is used with an average.
 
     No class of the run has to be known for this.
     """
     try:
-        averaged = SavedTrainer(checkpoint).tensors_of("WeightAverage", "weights")
+        averaged = averaged_weights(SavedTrainer(checkpoint))
         content = state_dict_of(checkpoint, "model")
     except (StorageError, ConfigError) as error:
         raise UsageError(f"init_from: {checkpoint} cannot be read: {error}") from error

@@ -20,6 +20,7 @@ from sonosco_like.training.optimization import Optimization
 from sonosco_like.training.processes import Processes
 from sonosco_like.training.saving import CheckpointSaver
 from sonosco_like.training.undoing import Undo
+from sonosco_like.training.used_weights import UsedWeights
 
 
 class TrainerParts(ListsCallbacks):
@@ -89,6 +90,11 @@ class TrainerParts(ListsCallbacks):
     @cached_property
     def _loaders(self) -> Loaders:
         return Loaders()
+
+    @cached_property
+    def used_weights(self) -> UsedWeights:
+        """Which weights this trainer is used with once it is saved."""
+        return UsedWeights(self)
 
     @property
     def _opt(self) -> Optimization:

@@ -82,6 +82,7 @@ class Preparing(DataStages):
 
     def _prepare(self) -> None:
         """Refuse what would fail after hours; then make the data and the network ready."""
+        self.used_weights.give_back()
         check_texts(self.metrics, self.callbacks, self.decoder)
         check_measures(self.metrics, self.callbacks, self.validation_sets, self.averaging is not None)
         self._prepare_data()

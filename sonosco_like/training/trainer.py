@@ -231,7 +231,7 @@ class ModelTrainer(Checkpointing, Recovering):
     @stage("training")
     def train(self) -> None:
         """Epoch after epoch, until all are done or somebody stops it."""
-        stop: Stop | None = None
+        stop = self._stop
         while stop is None and not self._finished():
             self._mark_good(settings=True)
             try:

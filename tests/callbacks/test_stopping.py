@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_run import TinyLoader, constant_error, constant_score, differences, make_trainer, whole_and_resumed
 
-from sonosco_like.callbacks import AllPredictionsSame, EarlyStopping, TerminateOnNaN, ThresholdStopper
+from sonosco_like.callbacks import AllPredictionsSame, EarlyStopping, ModelCheckpoint, TerminateOnNaN, ThresholdStopper
 from sonosco_like.decoding import GreedyCTCDecoder
 from sonosco_like.errors import UsageError
 from sonosco_like.events import CallbackError, Stop
 from sonosco_like.records import Hypothesis
 from sonosco_like.serialization import load, serializable
+from sonosco_like.training import Experiment, open_run
 
 METRICS = SimpleNamespace(metrics=[constant_error, constant_score], callbacks=[], global_step=0)
 
@@ -228,3 +229,26 @@ def test_a_run_that_decodes_nothing_is_refused_at_the_start(fields):
     trainer = make_trainer(AllPredictionsSame(), **fields)
     with pytest.raises(CallbackError, match=r"AllPredictionsSame failed at attach: UsageError: .* decodes none"):
         trainer.start_training()
+
+
+@pytest.mark.parametrize(
+    ("stopper", "field", "more"),
+    [
+        (EarlyStopping(monitor="val_loss", min_delta=1e6, patience=2), "patience", 9),
+        (ThresholdStopper(monitor="val_loss", threshold=1e6), "threshold", -1.0),
+    ],
+    ids=["early stopping", "threshold"],
+)
+def test_a_run_that_was_stopped_stays_so_when_it_is_resumed(tmp_path, stopper, field, more):
+    trainer = make_trainer(stopper, ModelCheckpoint(every="1ba", keep_last=9))
+    Experiment(name="stopped", trainer=trainer).start(tmp_path)
+    stopped_at = trainer.global_step
+    assert 0 < stopped_at < 12
+    before = {path.name: path.read_bytes() for path in (tmp_path / "final").iterdir()}
+    experiment, _ = open_run(tmp_path)
+    experiment.resume()
+    assert experiment.trainer.global_step == stopped_at
+    assert {path.name: path.read_bytes() for path in (tmp_path / "final").iterdir()} == before
+    experiment, _ = open_run(tmp_path, [f"trainer.callbacks[0].{field}={more}"])
+    experiment.resume()
+    assert experiment.trainer.global_step == 12

@@ -150,6 +150,18 @@ class Killer(AbstractCallback):
             sys.addaudithook(_Countdown(self._numbers[0], _PLACES[self._event]))
 
 
+@serializable
+class EndKiller(AbstractCallback):
+    """Sends its process a signal when the training has ended, if the environment says so by the name of this one."""
+
+    name: str = ""
+
+    def on_training_end(self, moment) -> None:
+        name, *numbers = os.environ.get(KILL, "never 0").split()
+        if name == self.name:
+            os.kill(os.getpid(), int(numbers[0]))
+
+
 class _Countdown:
     """Hears every file operation of the interpreter, and kills before the n-th of those at some places."""
 

@@ -1,0 +1,124 @@
+"""Which weights a trainer is used with once it is saved: those of the training, their average, or others at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sonosco_like.errors import UsageError
+
+PARTS = ("model", "averaging")  # of a trainer, that hold weights
+_State = dict[str, Any]
+
+
+class UsedWeights:
+    """What a checkpoint says of the weights in it.
+
+    A checkpoint that is the best by a measure is used with the weights which that measure judges: `plain` ones, or
+    their `averaged` ones. At the end of a training callbacks put other weights in the place of its own, the best or a
+    mean of several: `origin` says where they are from. Every checkpoint holds those of the training all the same,
+    whenever it is written, and the training goes on from them. Only `final/` holds the others.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+        self._own: dict[str, _State] = {}  # those of the training, while others are in their place
+        self._judged: tuple[int, str] = (
+            -1,
+            "",
+        )  # at which step a checkpoint was the best, and which weights were judged
+        self.origin = ""
+        self.kind = ""
+
+    def judge(self, kind: str) -> None:
+        """Take down which weights the measure judges by which this step is the best; of several measures the first."""
+        step = self._trainer.global_step
+        if kind and self._judged[0] != step:
+            self._judged = step, kind
+
+    def put(self, weights: Mapping[str, _State], origin: str, kind: str = "") -> None:
+        """Give the model, and the average of its weights if there is one, other weights: their states by name."""
+        self._own = self.of_training()
+        self.origin, self.kind = origin, kind
+        self._load(weights)
+
+    def put_mean(self, weights: list[Mapping[str, _State]], origin: str) -> None:
+        """Give them the mean of several."""
+        self.put(mean_of(weights), origin)
+
+    def of_training(self) -> dict[str, _State]:
+        """The weights that the training ended with."""
+        return self._own or self._present()
+
+    @contextmanager
+    def set_aside(self) -> Iterator[None]:
+        """The weights of the training, as long as this lasts."""
+        if not self._own:
+            yield
+            return
+        final, origin = self._present(), self.origin
+        self.origin = ""
+        self._load(self._own)
+        try:
+            yield
+        finally:
+            self.origin = origin
+            self._load(final)
+
+    def give_back(self) -> None:
+        """Go on from the weights of the training. Raises UsageError if only `final/` is left, which holds others."""
+        if self._own:
+            self._load(self._own)
+        elif self.origin and not self._trainer._finished():
+            raise UsageError(
+                f"This training cannot go on: the only weights that are left are {self.origin}, and those it ended "
+                "with were in the checkpoints, which are gone. Begin a new run from these weights: --set "
+                "init_from=RUN/final"
+            )
+        else:
+            return
+        self._own, self.origin, self.kind = {}, "", ""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the weights are from and which are used; nothing, if there is nothing to choose."""
+        final = {"origin": self.origin, "kind": self.kind} if self.origin else {}
+        step, kind = self._judged
+        return {**final, **({"judged_at": step, "judged": kind} if kind else {})}
+
+    def load_state_dict(self, content: Mapping[str, Any]) -> None:
+        """Know of weights that were loaded where they are from."""
+        self.origin, self.kind = content.get("origin", ""), content.get("kind", "")
+        self._judged = content.get("judged_at", -1), content.get("judged", "")
+
+    def _present(self) -> dict[str, _State]:
+        parts = {name: getattr(self._trainer, name, None) for name in PARTS}
+        return {name: _copied(part.state_dict()) for name, part in parts.items() if part is not None}
+
+    def _load(self, weights: Mapping[str, _State]) -> None:
+        for name, state in weights.items():
+            getattr(self._trainer, name).load_state_dict(_copied(state))
+        self._trainer._predictions = []  # they were made with other weights
+
+
+def mean_of(states: list[Any]) -> Any:
+    """The mean of states of one form, tensor by tensor; of what cannot be averaged, such as counts, the last one."""
+    last = states[-1]
+    if isinstance(last, Mapping):
+        return {name: mean_of([state[name] for state in states]) for name in last}
+    if isinstance(last, Tensor) and (last.is_floating_point() or last.is_complex()):
+        wide = torch.complex128 if last.is_complex() else torch.float64
+        total = torch.zeros_like(last, dtype=wide)
+        for state in states:
+            total += state.to(last.device, wide)
+        return (total / len(states)).to(last.dtype)
+    return last
+
+
+def _copied(state: Any) -> Any:
+    if isinstance(state, Mapping):
+        return {name: _copied(value) for name, value in state.items()}
+    return state.clone() if isinstance(state, Tensor) else state
