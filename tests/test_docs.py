@@ -55,7 +55,7 @@ def workplace(request, tmp_path):
 @pytest.mark.parametrize("page", WITH_PYTHON)
 def test_the_python_of_a_page_runs(page, workplace):
     command = [sys.executable, str(Path(__file__).with_name("page_blocks.py")), page]
-    done = subprocess.run(command, cwd=workplace(page), capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=workplace(page), capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 

@@ -112,7 +112,7 @@ def bash(with_sonosco):
 
     def complete(*words: str) -> list[str]:
         command = ["bash", "--norc", "-c", script, "bash", "sonosco", *words]
-        done = subprocess.run(command, env=with_sonosco, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, env=with_sonosco, capture_output=True, text=True, timeout=600, check=False)
         assert done.stderr == ""
         return done.stdout.splitlines()
 

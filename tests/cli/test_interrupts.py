@@ -40,7 +40,7 @@ def interrupt(command: list[str], folder: Path, reached: Callable[[int], object]
         time.sleep(0.02)
     for _ in range(times):
         os.killpg(started.pid, signal.SIGINT)
-    _, errors = started.communicate(timeout=300)
+    _, errors = started.communicate(timeout=600)
     return started.returncode, errors
 
 

@@ -98,10 +98,10 @@ def test_silence_is_an_empty_line_and_no_failure(digits, tmp_path, capsys):
 def test_standard_input_is_a_recording(digits, audio):
     command = [sys.executable, "-m", "sonosco_like", "transcribe", str(digits.run), "-"]
     with open(audio[0], "rb") as stream:  # noqa: PTH123
-        done = subprocess.run(command, stdin=stream, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(command, stdin=stream, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == load_transcriber(digits.run)(audio[0]).text
-    done = subprocess.run(command, input="no audio", capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, input="no audio", capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 1
     assert "The standard input cannot be read as audio" in done.stderr
 

@@ -183,7 +183,7 @@ def test_a_callback_for_the_first_process_is_heard_there_only(tmp_path):
         )
         for rank in (0, 1)
     ]
-    outputs = [process.communicate(timeout=120) for process in started]
+    outputs = [process.communicate(timeout=600) for process in started]
     assert [process.returncode for process in started] == [0, 0], outputs
     assert [out.split("\n")[:-1] for out, _ in outputs] == [["first 0", "everywhere 0"], ["everywhere 1"]]
 

@@ -22,7 +22,7 @@ pytest.importorskip("tensorboard.plugin_util")  # warns of something deprecated 
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FRAME = "data/plugin_entry.html?name=sonosco_transcripts"
-PATIENCE = 120  # seconds until something that never comes is given up
+PATIENCE = 600  # seconds until something that never comes is given up
 
 
 @pytest.fixture(autouse=True, scope="session")

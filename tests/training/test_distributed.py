@@ -65,7 +65,7 @@ def train(folder: Path, model: str, freeze: str = "", changes: dict[str, str] | 
 
 
 def finished(process: subprocess.Popen) -> None:
-    said, _ = process.communicate(timeout=300)
+    said, _ = process.communicate(timeout=600)
     assert process.returncode == 0, said
 
 

@@ -13,7 +13,7 @@ EXAMPLES, VALIDATED = 23, 7
 
 def run(folder, kind, stop_at=0):
     process = start(folder, str(HERE / "distributed_loaders.py"), kind, str(stop_at))
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=600)
     assert process.returncode == 0, said
     return said
 

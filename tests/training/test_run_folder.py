@@ -49,7 +49,7 @@ def sonosco(*arguments: object, cwd: Path, **options) -> subprocess.Popen:
 
 
 def finished(process: subprocess.Popen) -> tuple[int, str]:
-    out, err = process.communicate(timeout=180)
+    out, err = process.communicate(timeout=600)
     return process.returncode, out + err
 
 

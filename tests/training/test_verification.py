@@ -130,7 +130,7 @@ def test_a_verification_that_is_terminated_leaves_neither_process_nor_folder(con
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
     process.terminate()
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 143, errors
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "started").read_text()), 0)

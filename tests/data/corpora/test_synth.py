@@ -148,7 +148,7 @@ def test_ctrl_c_and_a_kill_end_all_processes_and_leave_no_manifest(number, tmp_p
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=120)  # returns only when every worker has closed the pipe too
+    _, errors = process.communicate(timeout=600)  # returns only when every worker has closed the pipe too
     assert process.returncode == -number, errors
     assert not list(tmp_path.glob("*.jsonl"))
 
