@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import torch
@@ -65,13 +67,60 @@ class Plain(nn.Module):
 
 
 @serializable
+class Heads(nn.Module):
+    """Four heads on one body, of which a batch uses one: which is told by its last column. Nobody uses the last."""
+
+    def __post_init__(self) -> None:
+        self.body = nn.Linear(4, 8)
+        self.heads = nn.ModuleList(nn.Linear(8, 1) for _ in range(4))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Numbers in, a number out."""
+        return self.heads[int(inputs[0, 4])](torch.tanh(self.body(inputs[:, :4])))
+
+
+@serializable
+class Tasks(Shares):
+    """The batches of `Shares` with the number of a head, another for each."""
+
+    def batch(self, epoch: int, position: int) -> tuple[Tensor, Tensor]:
+        """The batch at a place of this process's share."""
+        return task_of(epoch, position * self.size_of_world + self.rank)
+
+
+def task_of(epoch: int, number: int) -> tuple[Tensor, Tensor]:
+    """One batch, a pure function of its place; batches 0 and 1 use one head, later ones differ."""
+    inputs, targets = batch_of(epoch, number, last=number % 3 == 0)
+    head = (0, 0, 1, 2, 1, 1, 0, 2)[number % 8]
+    return torch.cat([inputs, torch.full((len(inputs), 1), float(head))], 1), targets
+
+
+@serializable
+class Trip(AbstractCallback):
+    """Fails, or gets a signal, in the forward pass of one batch, as long as there is a file `trip` beside the run."""
+
+    at: int = 0
+    how: str = "fail"
+
+    def on_forward_end(self, moment: Moment) -> None:
+        """Do it."""
+        context = moment.context
+        if context.global_step == self.at and context.experiment.folder.with_name("trip").exists():
+            if self.how == "fail":
+                raise ValueError("the dog barks")
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@serializable
 class Witness(AbstractCallback):
     """Every process writes down what it saw."""
 
     folder: str = "."
 
     def on_epoch_end(self, moment: Moment) -> None:
-        """Measures and weights, by epoch and rank."""
+        """Measures and weights, by epoch and rank; of an epoch that a Stop cut short it draws nothing."""
+        if moment.error is not None:
+            return
         context = moment.context
         seen = {
             "measures": dict(context.performance_measures),

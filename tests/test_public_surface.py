@@ -33,12 +33,12 @@ COMMANDS = {
         "--help", "--hot-word", "--hot-word-bonus", "--html", "--import", "--json", "--lm", "--lm-weight", "--manifest",
         "--seed", "--word-bonus", "--workers", "--worst", "RUN",
     ],
-    "resume": ["--allow-write", "--help", "--import", "--run-dir", "--set", "RUN_DIR"],
+    "resume": ["--allow-write", "--device", "--help", "--import", "--run-dir", "--set", "RUN_DIR"],
     "runs": ["--help", "--json", "--sort", "FOLDER"],
     "schema": ["--help", "--import", "--indent"],
     "train": [
-        "--allow-write", "--config", "--help", "--import", "--resume", "--run-dir", "--set", "--test", "--train",
-        "--val",
+        "--allow-write", "--config", "--device", "--help", "--import", "--resume", "--run-dir", "--set", "--test",
+        "--train", "--val",
     ],
     "transcribe": [
         "--beam", "--ctc-weight", "--decode", "--device", "--format", "--help", "--hot-word", "--hot-word-bonus",

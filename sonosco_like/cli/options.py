@@ -32,6 +32,14 @@ overrides = click.option(
 )
 
 
+device = click.option("--device", help="Such as cpu or cuda; a GPU if there is one, with torchrun each process's own.")
+
+
+def with_device(overrides: tuple[str, ...], device: str | None) -> tuple[str, ...]:
+    """The overrides of a config, and the device among them."""
+    return overrides if device is None else (*overrides, f"trainer.device={device}")
+
+
 def allow_write(command: Callable[..., Any]) -> Callable[..., Any]:
     """The option --allow-write, and what holds without it: a config writes to the run and to the working directory."""
 

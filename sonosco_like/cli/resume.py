@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sonosco_like.cli.options import PATH, allow_write, import_modules, imports, overrides
+from sonosco_like.cli.options import PATH, allow_write, device, import_modules, imports, overrides, with_device
 from sonosco_like.cli.train import continue_run
 from sonosco_like.errors import UsageError
 
@@ -15,9 +15,12 @@ from sonosco_like.errors import UsageError
 @click.argument("run_dir")
 @click.option("--run-dir", "into", type=PATH, help="Where a remote run is fetched to; runs/<its name> if not given.")
 @overrides
+@device
 @imports
 @allow_write
-def resume(run_dir: str, into: Path | None, overrides: tuple[str, ...], modules: tuple[str, ...]) -> int:
+def resume(
+    run_dir: str, into: Path | None, overrides: tuple[str, ...], device: str | None, modules: tuple[str, ...]
+) -> int:
     """Continue a run from its newest complete checkpoint.
 
     What does not contradict what the run has learned may be set anew: epochs, learning rate, patience of callbacks,
@@ -34,4 +37,4 @@ def resume(run_dir: str, into: Path | None, overrides: tuple[str, ...], modules:
 
     if into is not None and not is_url(run_dir):
         raise UsageError(f"--run-dir says where a remote run is fetched to, but {run_dir} is no URL: leave it out.")
-    return continue_run(*open_run(run_dir, overrides, into))
+    return continue_run(*open_run(run_dir, with_device(overrides, device), into))

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonosco_like.cli.options import PATH, allow_write, config, import_modules, imports, manifests, overrides
+from sonosco_like.cli.options import (
+    PATH,
+    allow_write,
+    config,
+    device,
+    import_modules,
+    imports,
+    manifests,
+    overrides,
+    with_device,
+)
 from sonosco_like.cli.own_data import open_with_own_data, read_with_own_data
 from sonosco_like.errors import UsageError
 from sonosco_like.passwords import MaskingFormatter
@@ -28,6 +38,7 @@ if TYPE_CHECKING:
 @click.option("--run-dir", type=PATH, help="Where the run is kept; runs/<time>_<name> if not given.")
 @manifests
 @overrides
+@device
 @click.option(
     "--resume",
     type=click.Choice(["never", "auto", "must"]),
@@ -41,6 +52,7 @@ def train(
     config: Path,
     run_dir: Path | None,
     overrides: tuple[str, ...],
+    device: str | None,
     resume: str,
     modules: tuple[str, ...],
     **manifests: Path | None,
@@ -57,6 +69,7 @@ def train(
       sonosco train --config configs/las.yaml --train my/train.jsonl --val my/val.jsonl --set trainer.epochs=50
     """
     import_modules(modules)
+    overrides = with_device(overrides, device)
     if run_dir is not None and (run_dir / CONFIG).exists() and resume != "never":
         return continue_run(*open_with_own_data(run_dir, config, overrides, manifests))
     if resume == "must":
@@ -95,7 +108,8 @@ def prepare(experiment: Experiment) -> None:
     if experiment.corpus is not None and processes.is_first:
         from sonosco_like.data.tools.progress import show_progress
 
-        experiment.corpus.prepare(show_progress)
+        with processes.told():
+            experiment.corpus.prepare(show_progress)
     processes.wait()
 
 

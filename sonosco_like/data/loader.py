@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
 from sonosco_like.data.dataset import AudioDataset, Fetched
-from sonosco_like.data.sampling import BatchPlan, BucketSampler
+from sonosco_like.data.sampling import BatchPlan, BucketSampler, plan_of_rest
 from sonosco_like.data.workers import (
     begin_worker,
     close_at_exit,
@@ -39,6 +39,8 @@ class AudioDataLoader:
     `iter(loader)` begins at `position`, which counts the batches handed out in this epoch, never those that workers
     have prepared; a batch of which nothing could be used counts, though it is not handed out. At the end of a pass the
     position is 0 again, and the epoch stays until `set_epoch` changes it.
+
+    An epoch may go on with another number of processes (`load_shares`): with the utterances that none has seen.
     """
 
     dataset: AudioDataset
@@ -58,26 +60,37 @@ class AudioDataLoader:
         self.position = 0
         self.rank, self.world_size = 0, 1
         self._met: dict[str, str] = {}
-        self._plan: tuple[tuple[int, int, int], BatchPlan, NDArray[np.float64]] | None = None
+        self._shares: list[list[int]] = []  # batches of each rank, of each number of ranks that had this epoch before
+        self._plan: tuple[tuple[Any, ...], BatchPlan, NDArray[np.float64]] | None = None
         self._saved_data: str | None = None
 
     def __len__(self) -> int:
-        """Batches of an epoch for this rank."""
-        return len(self.plan)
+        """Batches of an epoch for this rank; of one that other numbers of ranks began, theirs are among them."""
+        return self._begin + len(self.plan)
 
     @property
     def plan(self) -> BatchPlan:
-        """The batches of the current epoch for this rank, as indices into `dataset.usable`."""
-        wanted, durations = (self.epoch, self.rank, self.world_size), self.dataset.durations
+        """The batches of the current epoch for this rank, as indices into `dataset.usable`; what is left of them."""
+        wanted = (self.epoch, self.rank, self.world_size, *map(tuple, self._shares))
+        durations = self.dataset.durations
         if self._plan is None or self._plan[0] != wanted or self._plan[2] is not durations:
-            plan = self.sampler.plan(durations, self.seed, *wanted)
-            if len(plan) == 0:
+            plan = self._plan_after(self._shares, self.rank, self.world_size)
+            if len(plan) == 0 and not self._shares:
                 raise DataError(
                     f"{self.dataset.manifest} has {len(plan.left_out)} usable utterances, too few for "
                     f"{self.world_size} processes. Use fewer of them."
                 )
             self._plan = wanted, plan, durations
         return self._plan[1]
+
+    def _plan_after(self, shares: list[list[int]], rank: int, world_size: int) -> BatchPlan:
+        given = self.dataset.durations, self.seed, self.epoch, rank, world_size
+        return plan_of_rest(self.sampler, *given, shares) if shares else self.sampler.plan(*given)
+
+    @property
+    def _begin(self) -> int:
+        """The position at which the plan begins."""
+        return sum(map(max, self._shares))
 
     @property
     def skipped(self) -> dict[str, str]:
@@ -93,12 +106,16 @@ class AudioDataLoader:
     def set_epoch(self, epoch: int) -> None:
         """Go to the beginning of an epoch; within the current epoch the position stays."""
         if epoch != self.epoch:
-            self.epoch, self.position = epoch, 0
+            self.epoch, self.position, self._shares = epoch, 0, []
 
     def seek(self, position: int) -> None:
         """Go to a batch of the current epoch; the cost does not depend on which."""
         if position < 0:
             raise UsageError(f"A position counts batches and cannot be {position}.")
+        if position == 0:
+            self._shares = []
+        if position < self._begin:
+            raise UsageError(f"The first {self._begin} batches of this epoch were dealt to others; got {position}.")
         self.position = position
 
     def report(self) -> str:
@@ -108,19 +125,33 @@ class AudioDataLoader:
 
     def state_dict(self) -> dict[str, Any]:
         """Where we are, and what was skipped on the way."""
-        data = self._data_mark() if self._plan else self._saved_data
-        return {"epoch": self.epoch, "position": self.position, "data": data, "skipped": dict(self._met)}
+        data = self._data_mark(self.plan) if self._plan else self._saved_data
+        place = {"epoch": self.epoch, "position": self.position, "data": data, "skipped": dict(self._met)}
+        return {**place, "shares": [list(each) for each in self._shares]} if self._shares else place
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go where a `state_dict` says; what is known to be unusable stays known."""
         self.epoch, self.position = int(state["epoch"]), int(state["position"])
         self._saved_data = state.get("data")
+        self._shares = [list(map(int, each)) for each in state.get("shares", [])]
         self._met.update(state.get("skipped", {}))
+
+    def load_shares(self, states: Sequence[dict[str, Any]]) -> None:
+        """Go on in the epoch of other processes, given the `state_dict` of each: with what none of them has seen."""
+        for state in reversed(states):
+            self.load_state_dict(state)  # the first one's place, and what any of them knows to be unusable
+        begin = self._begin
+        done = [max(int(state["position"]) - begin, 0) for state in states]
+        if any(done):
+            self.dataset.prepare()
+            self._warn_of_changed_data(self._plan_after(self._shares, 0, len(states)))
+            self._shares.append(done)
+        self.position, self._saved_data = self._begin, None
 
     def __iter__(self) -> Iterator[Batch]:
         self.dataset.prepare()
-        self._warn_of_changed_data()
-        positions = range(self.position, len(self.plan))
+        self._warn_of_changed_data(self.plan)
+        positions = range(self.position - self._begin, len(self.plan))
         batches = self._serve(positions, self._fetches(positions))
         if self.num_workers:
             hear_of_dead_workers()
@@ -128,17 +159,18 @@ class AudioDataLoader:
         return batches
 
     def _serve(self, positions: range, fetches: Iterator[Fetched | SonoscoError]) -> Generator[Batch, None, None]:
+        begin = self._begin
         try:
             for position in positions:
                 with explained():
                     fetched = next(fetches)
                 if isinstance(fetched, SonoscoError):
                     raise fetched
-                self.position = position + 1
+                self.position = begin + position + 1
                 self._note(fetched)
                 if fetched.batch is not None:
                     yield fetched.batch
-            self.position = 0
+            self.position, self._shares = 0, []
         finally:
             dismiss(fetches)
 
@@ -176,17 +208,18 @@ class AudioDataLoader:
                 self.dataset.cleaner.dropped.counts.update(fetched.dropped)
             self.dataset.tokenizer.lacking.counts.update(fetched.lacking)
 
-    def _warn_of_changed_data(self) -> None:
-        if self.position and self._saved_data not in (None, self._data_mark()):
+    def _warn_of_changed_data(self, plan: BatchPlan) -> None:
+        mark = self._data_mark(plan)
+        if self.position and self._saved_data not in (None, mark):
             logger.warning(
                 "%s, or how it is divided into batches, changed since this position was saved (then %s, now %s): "
                 "the rest of this epoch is not what it would have been.",
-                self.dataset.manifest, self._saved_data, self._data_mark(),
+                self.dataset.manifest, self._saved_data, mark,
             )  # fmt: skip
 
-    def _data_mark(self) -> str:
+    def _data_mark(self, plan: BatchPlan) -> str:
         durations = np.ascontiguousarray(self.dataset.durations)
-        return f"{len(durations)} utterances in {len(self.plan)} batches, {zlib.crc32(durations.data):08x}"
+        return f"{len(durations)} utterances in {len(plan)} batches, {zlib.crc32(durations.data):08x}"
 
 
 class _Fetching(Dataset[Fetched | SonoscoError]):

@@ -14,6 +14,7 @@ How a plan is made:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -183,6 +184,29 @@ class BucketSampler:
             f"has {durations.max():.2f} s, the first is at index {too_long[0]}. Raise `batch_seconds`, or set the "
             f"dataset's `max_duration` to at most {limit:g} with `on_bad: skip`."
         )
+
+
+def plan_of_rest(
+    sampler: BucketSampler,
+    durations: Seconds,
+    seed: int,
+    epoch: int,
+    rank: int,
+    world_size: int,
+    shares: Sequence[Sequence[int]],
+) -> BatchPlan:
+    """The plan of what is left of an epoch that began with other numbers of ranks.
+
+    Each of `shares` tells, for one number of ranks after the other, how many batches each of its ranks has done. What
+    they hold is not in the plan; everything else is, as in the plan of an epoch of these utterances alone.
+    """
+    left = np.arange(len(durations))
+    for done in shares:
+        seen = [sampler.plan(durations[left], seed, epoch, each, len(done)) for each in range(len(done))]
+        taken = [plan.order[: plan.edges[min(count, len(plan))]] for plan, count in zip(seen, done, strict=True)]
+        left = np.delete(left, np.concatenate(taken))
+    plan = sampler.plan(durations[left], seed, epoch, rank, world_size)
+    return BatchPlan(left[plan.order], plan.edges, left[plan.left_out], durations, plan.batch_seconds)
 
 
 @dataclass(frozen=True, eq=False)

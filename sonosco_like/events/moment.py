@@ -35,3 +35,4 @@ class Stop(Exception):  # noqa: N818  (not an error: the end somebody wanted)
         super().__init__(reason)
         self.reason = reason
         self.scope = scope
+        self.agreed = False  # whether all processes that train together know of it

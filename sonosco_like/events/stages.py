@@ -118,4 +118,5 @@ def fire(hooks: Hooks, moment: Moment) -> None:
     if failure is not None:
         raise failure
     if stop is not None:
-        raise stop
+        agree = getattr(moment.context, "agree_on", None)  # with other processes, of those that have them
+        raise stop if agree is None else agree(stop)

@@ -9,7 +9,6 @@ from typing import Any
 from sonosco_like.events import stage
 from sonosco_like.training.identity import origin_of
 from sonosco_like.training.preparing import Preparing
-from sonosco_like.training.randomness import as_plain_data, from_plain_data, generator_states, restore_generators
 
 logger = logging.getLogger(__name__)
 
@@ -17,15 +16,32 @@ logger = logging.getLogger(__name__)
 class Checkpointing(Preparing):
     """The part of ModelTrainer that is saved and restored."""
 
+    def _agree(self) -> None:
+        """Have all processes stop, or save, after the same batch when one of them wants to."""
+        if self.processes.size == 1:
+            return
+        interrupted = bool(getattr(self.experiment, "interrupted", False))
+        asked = self._checkpoint_asked is not None
+        stop, checkpoint, signal = self.processes.any(self._stop is not None, asked, interrupted)
+        if checkpoint:
+            wanted = None if self._checkpoint_asked is None else str(self._checkpoint_asked)
+            first = next(each for each in self.processes.gather(wanted) if each is not None)
+            self._checkpoint_asked = True if first == str(True) else Path(first)
+        if signal and self.experiment is not None:
+            self.experiment.interrupted = True
+        if stop:
+            self._stop = self.processes.agree_on(self._stop)
+
     def _write_checkpoint_if_asked(self) -> None:
         asked, self._checkpoint_asked = self._checkpoint_asked, None
         if asked is not None:
             self.write_checkpoint(self.experiment.checkpoints.path_of(self.global_step) if asked is True else asked)
+            self.processes.meet("end of checkpoint")
 
     @stage("checkpoint")
     def write_checkpoint(self, path: Path) -> Path:
         """Hand the whole trainer, as it is now, to the saver; only the first process does."""
-        self._gathered = self.processes.gather(as_plain_data(generator_states())) if self.processes.size > 1 else []
+        self._ranks.gather(self.train_data_loader)
         self.rollbacks = 0
         if self.processes.is_first:
             with self.used_weights.set_aside():
@@ -36,12 +52,11 @@ class Checkpointing(Preparing):
         """What training changed in the parts that are built, and in the random generators."""
         if self._optimization is None:
             return {}
-        others = [from_plain_data(plain) for plain in self._gathered[1:]]
         return {
             "optimization": self._optimization.state_dict(),
             "measures": self.performance_measures.state_dict(),
             "validated_at": self._validated_at,
-            "generators": [generator_states(), *others],
+            **self._ranks.state_dict(),
             "data": self._loaders.state_dict(self.train_data_loader, self._written("train_data_loader")),
             **({"used_weights": used} if (used := self.used_weights.state_dict()) else {}),
         }
@@ -54,14 +69,7 @@ class Checkpointing(Preparing):
         self._validated_at = content["validated_at"]
         self._loaders.load_state_dict(content.get("data", {}))
         self.used_weights.load_state_dict(content.get("used_weights", {}))
-        generators = content["generators"]
-        if len(generators) != self.processes.size:
-            logger.warning(
-                "This was saved by %d processes and is continued by %d: the run is not the one it would have been.",
-                len(generators), self.processes.size,
-            )  # fmt: skip
-        self._restored = generators[self.processes.rank % len(generators)]
-        restore_generators(self._restored)
+        self._ranks.load_state_dict(content)
 
     def original_fields(self) -> dict[str, Any]:
         """What fields held before the parts were built from them; this is what is written to YAML."""

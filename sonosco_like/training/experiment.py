@@ -13,8 +13,7 @@ from typing import Any
 
 from yaml.nodes import MappingNode, Node, ScalarNode
 
-from sonosco_like.errors import ConfigError, DataError, MissingPackageError, SonoscoError, StorageError, UsageError
-from sonosco_like.events import CallbackError
+from sonosco_like.errors import SonoscoError, StorageError, UsageError
 from sonosco_like.inference.checkpoints import folders_of_checkpoints, own_final
 from sonosco_like.links import refuse_links
 from sonosco_like.passwords import masked
@@ -25,9 +24,11 @@ from sonosco_like.serialization.definition import serializable
 from sonosco_like.serialization.document import MAX_BYTES, parse
 from sonosco_like.serialization.overrides import apply_overrides
 from sonosco_like.serialization.scalars import INT, kind_of
+from sonosco_like.training.agreement import is_mistake
 from sonosco_like.training.changes import Changes
 from sonosco_like.training.checkpoints import Checkpoints
 from sonosco_like.training.code_copy import copy_code
+from sonosco_like.training.devices import choose_device
 from sonosco_like.training.ending import holds_the_end
 from sonosco_like.training.environment import describe_environment, warn_of_other_bits
 from sonosco_like.training.fetching import fetch_run
@@ -43,8 +44,6 @@ from sonosco_like.training.remote import RemoteCopy, is_url
 from sonosco_like.training.trainer import ModelTrainer
 
 logger = logging.getLogger(__name__)
-
-_MISTAKES = (UsageError, ConfigError, DataError, MissingPackageError)  # of the user, if nothing was trained yet
 
 _LARGEST_SEED = 2**63 - 1
 
@@ -87,8 +86,10 @@ class Experiment:
     def start(self, folder: str | Path) -> int:
         """Train from the beginning, into a new folder. Returns the signal that interrupted it, or 0."""
         self.folder = files.absolute(folder)
-        if not self.trainer.processes.is_first:
-            return self._train_along(self.trainer.start_training)
+        with self.trainer.processes.told():
+            return self._start(folder) if self.trainer.processes.is_first else self._train_along()
+
+    def _start(self, folder: str | Path) -> int:
         self._refuse_taken(Path(folder))
         self.folder.mkdir(parents=True, exist_ok=True)
         with only_process(self.folder):
@@ -112,8 +113,10 @@ class Experiment:
 
     def resume(self) -> int:
         """Train on from the newest intact checkpoint of the folder."""
-        if not self.trainer.processes.is_first:
-            return self._train_along(self.trainer.continue_training)
+        with self.trainer.processes.told():
+            return self._resume() if self.trainer.processes.is_first else self._train_along()
+
+    def _resume(self) -> int:
         with only_process(self.folder):
             clear_leftovers(self.folder)
             self.id = identify(self.folder)
@@ -150,21 +153,28 @@ class Experiment:
                 entry.interrupted_by = self._prepare_and_train(train)
         except Exception as error:
             failure = self._failure or error  # the journal of a run that failed on a full disk fails as well
-            if trainer.global_step == begun_at and _is_mistake(failure):
+            if trainer.global_step == begun_at and is_mistake(failure):
                 if is_new:  # nothing was trained, so that the corrected config may have the folder
                     (self.folder / CONFIG).unlink(missing_ok=True)
                 raise UsageError(str(failure)) from failure
             raise RunFailedError(self._said_of(failure)) from failure
         return entry.interrupted_by
 
-    def _train_along(self, train: Callable[[], None]) -> int:
+    def _train_along(self) -> int:
         """What every process but the first does: the same training, without a word or a file."""
         self.trainer.experiment = self
         if self.init_from is not None and self.trainer.global_step == 0:
             initialise(self.trainer.model, self.init_from)
         with on_interrupt(self._interrupt) as received:
-            train()
-        return received[0] if received else 0
+            self.trainer.continue_training()
+            return self._signal(received)
+
+    def _signal(self, received: list[int]) -> int:
+        """The signal that interrupted the training of all, also if another process was the one to receive it."""
+        processes = self.trainer.processes
+        signals: list[int] = processes.gather(received[0] if received else 0)
+        processes.end()
+        return max(signals)
 
     def _prepare_and_train(self, train: Callable[[], None]) -> int:
         try:
@@ -193,11 +203,12 @@ class Experiment:
     def _train_and_save(self, train: Callable[[], None]) -> int:
         with on_interrupt(self._interrupt) as received:
             train()
-            if received:
+            signal = self._signal(received)
+            if signal:
                 self._refuse_unsaved(self.trainer.global_step)
             elif not holds_the_end(self.checkpoints.final(), self.trainer):
                 Snapshot(self.trainer, origin=origin_of(self.trainer)).write(self.folder / FINAL)
-        return received[0] if received else 0
+        return signal
 
     def _interrupt(self, name: str) -> None:
         self.interrupted = True
@@ -259,6 +270,8 @@ def open_run(
     experiment.folder, experiment.changes = folder, changes
     experiment.started = str(read_environment(folder).get("started", ""))
     if newest is not None:
+        wanted, processes = experiment.trainer.device, experiment.trainer.processes
+        choose_device(wanted, processes.local_rank, processes.size)  # or the state would be said not to fit
         experiment.trainer = changes.load()
     return experiment, experiment.trainer.global_step
 
@@ -280,12 +293,6 @@ def _fetched_for_all(url: str, into: Path | None) -> Path:
 
 def _quoted(folder: Path) -> str:
     return shlex.quote(str(folder))
-
-
-def _is_mistake(error: BaseException) -> bool:
-    """Whether the user asked for what cannot be; a callback may have been the one to find out."""
-    found = error.__cause__ if isinstance(error, CallbackError) else error
-    return isinstance(found, _MISTAKES)
 
 
 def _refuse_to_begin_again(folder: Path) -> None:

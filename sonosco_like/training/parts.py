@@ -18,6 +18,7 @@ from sonosco_like.training.loaders import Loaders
 from sonosco_like.training.measures import PerformanceMeasures
 from sonosco_like.training.optimization import Optimization
 from sonosco_like.training.processes import Processes
+from sonosco_like.training.ranks import RankStates
 from sonosco_like.training.saving import CheckpointSaver
 from sonosco_like.training.undoing import Undo
 from sonosco_like.training.used_weights import UsedWeights
@@ -27,12 +28,10 @@ class TrainerParts(ListsCallbacks):
     """The attributes of ModelTrainer that the parts of it use.
 
     `ModelTrainer.init` gives all of them their first values. After that `Preparing` sets what is built (`model`,
-    `optimizer`, `scheduler`, loaders, `hooks`, `_network`, `_inference`, `_optimization`, `_last_good`, `_undo`),
-    `Validating` `_validated_at` and `_predictions`, `Checkpointing` `_gathered` and what is restored, and the loop all
-    the rest.
+    `optimizer`, `scheduler`, loaders, `hooks`, `_inference`, `_optimization`, `_last_good`, `_undo`), `Validating`
+    `_validated_at` and `_predictions`, `Checkpointing` what is restored, and the loop all the rest.
 
-    `_network` is what learns: the model, compiled and shared among processes where that is wanted. `_inference` is the
-    same without the sharing.
+    `_inference` is the model as it is called: compiled, where that is wanted. `_ranks` is what each process has alone.
     """
 
     model: nn.Module
@@ -60,6 +59,7 @@ class TrainerParts(ListsCallbacks):
     epoch_read: bool
     batch_unfinished: bool
     rollbacks: int
+    seconds: float
     saver: CheckpointSaver
 
     experiment: Any
@@ -68,7 +68,6 @@ class TrainerParts(ListsCallbacks):
     hooks: Hooks
     seconds_in_callbacks: dict[str, float]
     _device: torch.device
-    _network: nn.Module
     _inference: nn.Module
     _optimization: Optimization | None
     _last_good: LastGood | None
@@ -77,15 +76,15 @@ class TrainerParts(ListsCallbacks):
     _stop: Stop | None
     _fetched: bool
     _validated_at: int
-    _gathered: list[Any]
+    _ranks: RankStates
     _checkpoint_asked: Path | Literal[True] | None
     _listening: bool
     _norm_is_read: bool
     _vocabulary: Any
     _predictions: list[tuple[Any, list[Prediction]]]
     _test_interval: Duration | None
-
-    _restored: dict[str, Any] | None = None  # where the generators go back to when the training begins
+    _clock: float
+    _cheap_metrics: list[Callable[..., Any]]
 
     @cached_property
     def _loaders(self) -> Loaders:

@@ -22,10 +22,10 @@ from sonosco_like.training.checks import (
     check_texts,
 )
 from sonosco_like.training.data_stages import DataStages
+from sonosco_like.training.devices import choose_device
 from sonosco_like.training.last_good import LastGood
 from sonosco_like.training.loaders import say_how_it_resumes
 from sonosco_like.training.optimization import Optimization
-from sonosco_like.training.randomness import restore_generators
 from sonosco_like.training.undoing import Undo
 
 logger = logging.getLogger(__name__)
@@ -41,6 +41,7 @@ class Preparing(DataStages):
         if self._optimization is not None:
             return
         self.hooks, self.seconds_in_callbacks = listen(self, self.callbacks, self.processes.rank)
+        self._device = choose_device(self.device, self.processes.local_rank, self.processes.size)
         self.model = self.build_model(self.model)
         check_model(self.model)
         recompute_activations(self.model, self.gradient_checkpointing)
@@ -94,12 +95,10 @@ class Preparing(DataStages):
         if self.sync_batch_norm:
             self.model = self.processes.share_statistics(self.model)
         self._inference = torch.compile(self.model, backend=self.compile) if self.compile else self.model  # type: ignore[assignment]
-        self._network = self.processes.share(self.model, self._inference)
+        self.processes.share_state(self.model)
         if self.experiment is not None or self.non_finite in ("skip", "rollback"):
             self._last_good = LastGood(self.model, self.train_data_loader)
-        if self._restored is not None:  # who made loaders or callbacks since then may have drawn from them
-            restore_generators(self._restored)
-            self._restored = None
+        self._ranks.restore_generators()  # who made loaders or callbacks since then may have drawn from them
         if self.experiment is not None:
             self._undo = Undo(self)
             self._undo.watch(self.hooks)
@@ -119,6 +118,7 @@ class Preparing(DataStages):
         self._vocabulary = self.build_tokenizer()
         check_data(self)
         self._loaders.go_to_saved_place(self.train_data_loader, self.epoch, self.batches_done)
+        self._ranks.resume(self.train_data_loader)
 
     def _prepared(self, name: str, loader: Any, field: str) -> Any:
         if loader is None:

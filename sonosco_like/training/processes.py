@@ -3,73 +3,163 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
-from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from sonosco_like.errors import NetworkError, UsageError
+from sonosco_like.events import Duration, Stop
 from sonosco_like.models.normalization import RunningMoments
+from sonosco_like.training.agreement import MOST_NUMBERS, Agreement, exchanged, let_go
 from sonosco_like.training.foreign_loader import name_of
+from sonosco_like.training.sharing import Sharing, spread
 from sonosco_like.training.torch_loader import is_dealt
 
-# What was exchanged last. A thread of gloo lets go of a tensor a moment after we have it back; if it is the last to do
-# so it needs the interpreter, and a process that is just ending would be aborted (pytorch pull request 179291).
-_exchanged: deque[Tensor] = deque(maxlen=16)
-
-
-def _meet() -> None:
-    """Have the processes find each other. Raises NetworkError if they cannot."""
-    try:
-        distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    except (distributed.DistError, ConnectionError, TimeoutError) as error:
-        place = ":".join(os.environ.get(name, "?") for name in ("MASTER_ADDR", "MASTER_PORT"))
-        raise NetworkError(
-            f"The processes that train together cannot reach each other at {place}: {str(error).splitlines()[0]}. "
-            "Nothing was trained or changed; see that the first machine is reachable, and give the same command again."
-        ) from error
+# Between exchanges the processes wait for one another at roll calls, where one that ended is noticed at once: a first
+# process that makes a corpus for hours, or decodes a test set, is no reason to end the run.
+_NO_LIMIT = timedelta(days=365)
 
 
 class Processes:
     """This process among those that train together. `torchrun` says in the environment how many there are."""
 
     def __init__(self) -> None:
+        self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not distributed.is_initialized():
-            _meet()
-            atexit.register(distributed.destroy_process_group)
+            _begin(self.local_rank)
         together = distributed.is_available() and distributed.is_initialized()
         self.size = distributed.get_world_size() if together else 1
         self.rank = distributed.get_rank() if together else 0
-        self.local_rank = int(os.environ.get("LOCAL_RANK", self.rank))
+        self._agreement = Agreement(self.rank, self.size)
+        self._sharing = Sharing()
 
     @property
     def is_first(self) -> bool:
         """Whether this is the process that writes files and speaks to the user."""
         return self.rank == 0
 
-    def device(self, wanted: torch.device | None) -> torch.device:
-        """The device of this process: what is wanted, else its own GPU if there is one."""
-        if wanted is not None:
-            return wanted
-        return torch.device("cuda", self.local_rank) if torch.cuda.is_available() else torch.device("cpu")
+    # What happened in one of them
 
-    def share(self, model: nn.Module, network: nn.Module) -> nn.Module:
-        """A network whose gradients are averaged over all processes as they are computed.
+    def begin(self, limit: str | None = None) -> None:
+        """Agree from now on, and wait for one another no longer than `limit`, such as 30min."""
+        self._agreement.is_over, self._agreement.limit = False, limit_of(limit)
 
-        How much each process counts is in its loss (`Optimization`). Gradients are averaged after every batch, also
-        where several share an optimizer step: so that a checkpoint between them, which only the first process writes,
-        holds what every process has.
+    def end(self) -> None:
+        """The training is over: what fails from now on is no concern of the others."""
+        self._agreement.is_over = True
+
+    def meet(self, place: str, *numbers: float) -> list[float]:
+        """The sums of some numbers over all processes, once all are at this place in the training.
+
+        Raises the Stop, or an error about the failure, of a process that does not come here because of it.
         """
-        self._learning = _learning(model)
-        return DistributedDataParallel(network) if self.size > 1 and any(self._learning) else network
+        return list(numbers) if self.size == 1 else self._agreement.meet(place, numbers)
 
-    def share_again(self, model: nn.Module, network: nn.Module, shared: nn.Module) -> nn.Module:
-        """The shared network, made anew if other parameters learn now: each has to know which ones do."""
-        return shared if self._learning == _learning(model) else self.share(model, network)
+    def agree_on(self, stop: Stop | None) -> Stop:
+        """The Stop that all processes take instead of the own one; raises if another of them failed."""
+        if stop is not None and (self.size == 1 or stop.agreed):
+            return stop
+        agreed = self._agreement.tell(stop)
+        if isinstance(agreed, Stop):
+            return agreed
+        raise agreed
+
+    def tell(self, error: Exception) -> None:
+        """Have the other processes know that this one failed, unless they know; they raise it at their next meeting."""
+        if self.size > 1 and not self._agreement.is_over:
+            self._agreement.tell(error)
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Whatever fails in here is told to the others, who would wait for this process otherwise."""
+        try:
+            yield
+        except Exception as error:
+            self.tell(error)
+            raise
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether all processes are still there to exchange something with."""
+        return self.size == 1 or not self._agreement.is_lost
+
+    # What they exchange
+
+    def sum(self, tensor: Tensor) -> None:
+        """Add up a tensor over all processes, in place."""
+        if self.size == 1:
+            return
+        if tensor.numel() <= MOST_NUMBERS:
+            sums = self.meet("sum", *tensor.flatten().tolist())
+            tensor.copy_(torch.tensor(sums, dtype=torch.float64).reshape(tensor.shape))
+        else:
+            self.meet("large sum")
+            exchanged.append(tensor)
+            distributed.all_reduce(tensor)
+
+    def total(self, number: Tensor | float) -> Tensor | float:
+        """The sum of a number over all processes; on the GPU if it is there, which nobody waits for."""
+        if self.size == 1:
+            return number
+        if not isinstance(number, Tensor) or not number.is_cuda:
+            return self.meet("total", float(number))[0]
+        self.meet("total on GPU")
+        summed = number.to(torch.float64, copy=True)
+        distributed.all_reduce(summed)
+        return summed
+
+    def any(self, *flags: bool) -> list[bool]:
+        """For each flag, whether any process has it set."""
+        return [bool(count) for count in self.meet("any", *map(float, flags))]
+
+    def wait(self) -> None:
+        """Go on when all processes have come here."""
+        self.meet("wait")
+
+    def gather(self, content: Any) -> list[Any]:
+        """The content, plain data that JSON can hold, of every process in the order of their ranks."""
+        if self.size == 1:
+            return [content]
+        self.meet("gather")
+        return self._agreement.exchange(content)
+
+    def from_first(self, content: Any) -> Any:
+        """The content of the first process, plain data that JSON can hold, in every process."""
+        return self.gather(content)[0]
+
+    # What they share of a model
+
+    def share_state(self, model: nn.Module) -> None:
+        """Have every process begin with the first one's weights and statistics."""
+        if self.size > 1:
+            self.meet("share state")
+            spread(model)
+
+    def share_gradients(self, model: nn.Module) -> None:
+        """Average the gradients over all processes, and take the first one's buffers, such as running statistics.
+
+        How much each process counts is in its loss (`Optimization`). This is done after every batch, also where several
+        share an optimizer step, so that at the end of a batch all processes hold the same, and the checkpoint that the
+        first one writes is that of all.
+        """
+        if self.size == 1:
+            return
+        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        unused = any(parameter.grad is None for parameter in parameters)
+        (some_unused,) = self.meet("gradients", float(unused))
+        self._sharing.average_gradients(parameters, self.size, some_unused=bool(some_unused))
+        self._sharing.spread_buffers(model)
+
+    def share_buffers(self, model: nn.Module) -> None:
+        """Have every process hold the first one's buffers, also if a batch was not trained on."""
+        if self.size > 1:
+            self.meet("buffers")
+            self._sharing.spread_buffers(model)
 
     def share_statistics(self, model: nn.Module) -> nn.Module:
         """Have batch normalisation see the batches of all processes as one; torch's own can do so on GPUs only."""
@@ -82,12 +172,6 @@ class Processes:
             return model
         converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
         return converted
-
-    def share_buffers(self, model: nn.Module) -> None:
-        """Have every process hold the first one's buffers, such as the statistics of batch normalisation."""
-        if self.size > 1:
-            for buffer in model.buffers():
-                distributed.broadcast(buffer, 0)
 
     def draw_apart(self) -> None:
         """Have the generator of each process begin elsewhere, so that dropout differs among them."""
@@ -108,56 +192,38 @@ class Processes:
                 f"torch's DistributedSampler."
             )
 
-    def sum(self, tensor: Tensor) -> None:
-        """Add up a tensor over all processes, in place."""
-        if self.size > 1:
-            _exchanged.append(tensor)
-            distributed.all_reduce(tensor)
 
-    def total(self, number: Tensor | float) -> Tensor | float:
-        """The sum of a number over all processes; on the device if they exchange it there, which nobody waits for."""
-        if self.size == 1:
-            return number
-        summed = torch.as_tensor(number, dtype=torch.float64, device=self._device).clone()
-        self.sum(summed)
-        return summed.item() if summed.device.type == "cpu" else summed
-
-    def any(self, *flags: bool) -> list[bool]:
-        """For each flag, whether any process has it set."""
-        if self.size == 1:
-            return list(flags)
-        counts = torch.tensor([int(flag) for flag in flags], device=self._device)
-        self.sum(counts)
-        return [bool(count) for count in counts.tolist()]
-
-    def wait(self) -> None:
-        """Go on when all processes have come here."""
-        if self.size > 1:
-            distributed.barrier()
-
-    def gather(self, content: Any) -> list[Any]:
-        """The content, plain data that JSON can hold, of every process in the order of their ranks."""
-        if self.size == 1:
-            return [content]
-        text = json.dumps(content).encode()
-        length = torch.tensor([len(text)], device=self._device)
-        distributed.all_reduce(length, op=distributed.ReduceOp.MAX)
-        padded = torch.full((int(length),), ord(" "), dtype=torch.uint8)
-        padded[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-        found = [torch.empty_like(padded, device=self._device) for _ in range(self.size)]
-        sent = padded.to(self._device)
-        _exchanged.extend([length, sent, *found])
-        distributed.all_gather(found, sent)
-        return [json.loads(bytes(each.tolist())) for each in found]
-
-    def from_first(self, content: Any) -> Any:
-        """The content of the first process, plain data that JSON can hold, in every process."""
-        return self.gather(content)[0]
-
-    @property
-    def _device(self) -> torch.device:
-        return torch.device("cuda", self.local_rank) if distributed.get_backend() == "nccl" else torch.device("cpu")
+def limit_of(text: str | None) -> timedelta | None:
+    """How long processes wait for one another. Raises UsageError for what is no time."""
+    duration = Duration.parse(text) if text is not None else None
+    if duration is not None and duration.unit != "s":
+        raise UsageError(f"`process_timeout` is a time such as 30min, got {text!r}.")
+    return None if duration is None else timedelta(seconds=duration.value)
 
 
-def _learning(model: nn.Module) -> list[bool]:
-    return [parameter.requires_grad for parameter in model.parameters()]
+def _meet(backend: str) -> None:
+    """Have the processes find each other. Raises NetworkError if they cannot."""
+    try:
+        distributed.init_process_group(backend)
+    except (distributed.DistError, ConnectionError, TimeoutError) as error:
+        place = ":".join(os.environ.get(name, "?") for name in ("MASTER_ADDR", "MASTER_PORT"))
+        raise NetworkError(
+            f"The processes that train together cannot reach each other at {place}: {str(error).splitlines()[0]}. "
+            "Nothing was trained or changed; see that the first machine is reachable, and give the same command again."
+        ) from error
+
+
+def _begin(local_rank: int) -> None:
+    """Join the group that torchrun set up: gloo for what is on the CPU, NCCL for what is on GPUs, one for each."""
+    backend = "gloo"
+    if torch.cuda.is_available():
+        backend = "cpu:gloo,cuda:nccl"
+        torch.cuda.set_device(local_rank % torch.cuda.device_count())
+    _meet(backend)
+    distributed.distributed_c10d._set_pg_timeout(_NO_LIMIT)
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    let_go()
+    distributed.destroy_process_group()

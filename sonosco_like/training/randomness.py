@@ -43,29 +43,6 @@ def restore_generators(states: dict[str, Any]) -> None:
     np.random.set_state(states["numpy"])
 
 
-def as_plain_data(states: dict[str, Any]) -> dict[str, Any]:
-    """Generator states as lists and numbers, which can be sent to another process."""
-    name, keys, *rest = states["numpy"]
-    return {
-        "torch": states["torch"].tolist(),
-        "cuda": [state.tolist() for state in states["cuda"]],
-        "python": states["python"],
-        "numpy": [name, keys.tolist(), *rest],
-    }
-
-
-def from_plain_data(plain: dict[str, Any]) -> dict[str, Any]:
-    """Generator states again from what `as_plain_data` gave."""
-    version, numbers, gauss = plain["python"]
-    name, keys, *rest = plain["numpy"]
-    return {
-        "torch": torch.tensor(plain["torch"], dtype=torch.uint8),
-        "cuda": [torch.tensor(state, dtype=torch.uint8) for state in plain["cuda"]],
-        "python": (version, tuple(numbers), gauss),
-        "numpy": (name, np.array(keys, dtype=np.uint32), *rest),
-    }
-
-
 def mixed(*key: int) -> int:
     """A seed of 64 bits from several numbers, none of which is negative."""
     return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])

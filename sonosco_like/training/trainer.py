@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from sonosco_like.errors import UsageError
 from sonosco_like.events import Event, Moment, Stop, close, fire, listen, listen_anew, stage
-from sonosco_like.metrics import Judged, Sums, describe, measure
+from sonosco_like.metrics import describe
 from sonosco_like.optim import AdamW
 from sonosco_like.serialization import serializable, state
 from sonosco_like.training.averaging import WeightAverage
@@ -24,7 +24,8 @@ from sonosco_like.training.checkpointing import Checkpointing
 from sonosco_like.training.limit import Limit
 from sonosco_like.training.measures import PerformanceMeasures
 from sonosco_like.training.preparing import READING
-from sonosco_like.training.processes import Processes
+from sonosco_like.training.processes import Processes, limit_of
+from sonosco_like.training.ranks import RankStates
 from sonosco_like.training.recovering import Recovering
 from sonosco_like.training.saving import CheckpointSaver
 from sonosco_like.training.validating import interval_of
@@ -47,7 +48,8 @@ class ModelTrainer(Checkpointing, Recovering):
     out (`skip`), weights to take back to the newest checkpoint (`rollback`), or nothing (`ignore`, which alone never
     waits for the device). `compile` names a backend of `torch.compile`; `gradient_checkpointing` names, by patterns,
     modules that compute activations again instead of keeping them. `sync_batch_norm` has batch normalisation see the
-    batches of all processes as one. `saver` writes the checkpoints.
+    batches of all processes as one, and `process_timeout` (`30min`) is how long one waits for another. `saver` writes
+    the checkpoints.
 
     `epoch` and `step` are those under way, both from 0; `global_step` counts the batches done.
     """
@@ -77,6 +79,7 @@ class ModelTrainer(Checkpointing, Recovering):
     compile: str | None = None
     gradient_checkpointing: list[str] = field(default_factory=list)
     sync_batch_norm: bool = False
+    process_timeout: str | None = None
     saver: CheckpointSaver = field(default_factory=CheckpointSaver)
     epoch: int = state(0)
     step: int = state(0)
@@ -99,10 +102,11 @@ class ModelTrainer(Checkpointing, Recovering):
             if getattr(self, name) < 1:
                 raise UsageError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
         self._read_durations()
+        limit_of(self.process_timeout)
         self.performance_measures = PerformanceMeasures()
         self.experiment: Any = None
-        self._device = self.processes.device(self.device)
-        self._network = self._inference = self.model
+        self._device = torch.device("cpu")
+        self._inference = self.model
         self._optimization = None
         self._last_good = self._undo = None
         self._original_fields = {}
@@ -111,8 +115,8 @@ class ModelTrainer(Checkpointing, Recovering):
         self._listening = self._norm_is_read = False
         self._vocabulary = None
         self._predictions = []
-        self._gathered = []
-        self._cheap_metrics: list[Callable[..., Any]] = []
+        self._ranks = RankStates(self.processes)
+        self._cheap_metrics = []
         self._checkpoint_asked = None
         self._validated_at = -1
         self._clock = 0.0
@@ -202,10 +206,12 @@ class ModelTrainer(Checkpointing, Recovering):
         if self._durations_read != (self.test_step, self.max_duration):
             self._read_durations()
         self._clock = time.monotonic() - self.seconds
+        self.processes.begin(self.process_timeout)
         try:
             self._run_to_its_end()
         except BaseException as error:
             if isinstance(error, Exception):
+                self.processes.tell(error)
                 self._save_last_good()
             self._tell_of(error)
             raise
@@ -222,24 +228,32 @@ class ModelTrainer(Checkpointing, Recovering):
             self._prepare()
             self._cheap_metrics = [metric for metric in self.metrics if not describe(metric).needs]
             self.train()
-        except Stop as stop:
+            self.processes.meet("end of training")
+        except Stop as raised:
+            stop = self.agree_on(raised)
             logger.info("Training stopped at epoch %d, step %d: %s", self.epoch, self.step, stop.reason or "as asked")
             if stop.scope != "training":
                 logger.warning("A Stop of the %s ended the training, as no epoch was under way.", stop.scope)
+        self._agree()
         self._write_checkpoint_if_asked()
+        self._ranks.gather(self.train_data_loader)
 
     @stage("training")
     def train(self) -> None:
         """Epoch after epoch, until all are done or somebody stops it."""
+        self._agree()
         stop = self._stop
         while stop is None and not self._finished():
             self._mark_good(settings=True)
             try:
                 self.train_epoch(self.epoch)
+                self.processes.meet("end of epoch")
             except Stop as raised:
-                stop = raised if raised.scope == "training" else None
-                self.epoch_read = self.epoch_read or raised.scope == "epoch"
+                agreed = self.agree_on(raised)
+                stop = agreed if agreed.scope == "training" else None
+                self.epoch_read = self.epoch_read or agreed.scope == "epoch"
             self._go_no_more_back()
+            self._agree()
             stop = stop or self._stop
             if self.epoch_read:
                 self.epoch, self.step, self.batches_done, self.epoch_read = self.epoch + 1, 0, 0, False
@@ -251,6 +265,7 @@ class ModelTrainer(Checkpointing, Recovering):
     @stage("epoch")
     def train_epoch(self, epoch: int) -> None:
         """Batch after batch; then what gradients are left over are used, and the epoch is validated."""
+        self.processes.meet("epoch")
         if self.batches_done == 0:
             self.performance_measures.training.clear()
         self._finish_batch_of_failed_run()
@@ -260,7 +275,7 @@ class ModelTrainer(Checkpointing, Recovering):
             self._fetched = False
             self._mark_good()
             try:
-                batch = self.fetch(batches)
+                batch = self._with_others(self.fetch(batches))
                 if batch is None:
                     if self.batches_done == 0 and not self._fetched:
                         self.epoch_read = False
@@ -268,14 +283,16 @@ class ModelTrainer(Checkpointing, Recovering):
                     self._fetched, self.epoch_read = False, True  # also if only a hook says so
                     break
                 self.train_batch(batch)
-            except Stop as stop:
-                if self._fetched and self.batches_done == self.step:  # the batch was handed out, so it is spent
+                self._agree()
+            except Stop as raised:
+                stop = self.agree_on(raised)
+                if self._is_handed_out(batches) and self.batches_done == self.step:  # so it is spent
                     self._count_batch()
                 self.batch_unfinished = False  # everybody heard its end
                 if stop.scope != "batch":
-                    raise
+                    raise stop from None
+                self._agree()
             self.batch_unfinished = False
-            self._agree()
             if self._stop is not None:
                 raise self._stop
             self._write_checkpoint_if_asked()
@@ -285,34 +302,22 @@ class ModelTrainer(Checkpointing, Recovering):
         self._use_the_rest()
         try:
             self._validate_if_due(at_epoch_end=True)
-        except Stop as stop:  # the epoch is complete all the same
+        except Stop as raised:  # the epoch is complete all the same
+            stop = self.agree_on(raised)
             self._stop = stop if stop.scope == "training" else None
         self._mark_good(settings=True)
-
-    def _use_the_rest(self) -> None:
-        """Take a step with the gradients of an epoch's last batches, if they are too few for a whole group."""
-        if self._opt.pending:
-            self._mark_good()
-            try:
-                self.optimizer_step()
-            except Stop:
-                self._opt.settle()
-                raise
-            self._opt.settle()
 
     @stage("batch")
     def train_batch(self, batch: Any) -> None:
         """Forward, loss, backward and step; measures, and a validation if one is due."""
         batch = to_device(batch, self._device)
-        if self.processes.size > 1:
-            self._network = self.processes.share_again(self.model, self._inference, self._network)
         try:
             with self._autocast():
                 output = self.forward(batch)
                 loss = self.compute_loss(output, batch)
             check_loss(loss, learning=True)
             value = loss.detach() if self.non_finite == "ignore" else loss.item()
-            usable = isinstance(value, Tensor) or self._is_usable(value, batch)
+            usable = self._is_usable(value, batch)
             if usable:
                 weight = weight_of(self.loss, batch)
                 measured = self._measured(output, batch)  # before the weights change: a metric that fails is undone
@@ -339,7 +344,7 @@ class ModelTrainer(Checkpointing, Recovering):
     @stage("forward")
     def forward(self, batch: Any) -> Any:
         """What the model makes of a batch."""
-        return output_of(self._network, self.model, batch)
+        return output_of(self._inference, self.model, batch)
 
     @stage("loss")
     def compute_loss(self, output: Any, batch: Any) -> Tensor:
@@ -351,12 +356,15 @@ class ModelTrainer(Checkpointing, Recovering):
     def backward(self, loss: Tensor) -> None:
         """Gradients of the loss, added to those that wait for their step."""
         self._opt.backward(loss)
+        self.processes.share_gradients(self.model)
 
     @stage("optimizer_step")
     def optimizer_step(self) -> None:
         """New weights from the gradients of up to `accumulate_gradients` batches, taken as one."""
+        self.processes.meet("gradients of a step")
         self._opt.unscale()
         self.clip_gradients()
+        self.processes.meet("optimizer step")
         self._opt.step()
         self._predictions = []
         if self.averaging is not None:
@@ -374,23 +382,10 @@ class ModelTrainer(Checkpointing, Recovering):
         self.global_step += 1
         self.batch_unfinished = True
         self._go_no_more_back()
-        self.seconds = time.monotonic() - self._clock
+        if self.processes.size == 1:  # of several, the clock of the first was taken with the loss
+            self.seconds = time.monotonic() - self._clock
         self._predictions = []
         self._opt.settle()
-
-    def _measured(self, output: Any, batch: Any) -> dict[str, Sums]:
-        with torch.no_grad():
-            return measure(self._cheap_metrics, Judged(batch, output)) if self._cheap_metrics else {}
-
-    def _agree(self) -> None:
-        """Have all processes stop, or save, after the same batch when one of them wants to."""
-        if self.processes.size == 1:
-            return
-        stop, checkpoint = self.processes.any(self._stop is not None, self._checkpoint_asked is True)
-        if stop and self._stop is None:
-            self._stop = Stop("another process stopped")
-        if checkpoint and self._checkpoint_asked is None:
-            self._checkpoint_asked = True
 
     def _read_durations(self) -> None:
         self._test_interval = interval_of(self.test_step)

@@ -90,6 +90,7 @@ class Validating(TrainerParts, ABC):
             self.processes.share_buffers(self.model)
             for name, loader in self.validation_sets.items():
                 self.validate(loader, name)
+            self.processes.meet("end of validation")
         except Stop:
             raise  # somebody wanted no more of it, and everybody heard its end
         except Exception:
@@ -151,12 +152,15 @@ class Validating(TrainerParts, ABC):
     @contextmanager
     def _unheard(self) -> Iterator[None]:
         """Have stages, also those that a user has overridden, do their work without anybody hearing of it."""
-        before = self.hooks, self._network
-        self.hooks, self._network = {}, self._inference
+        before, self.hooks = self.hooks, {}
         try:
             yield
         finally:
-            self.hooks, self._network = before
+            self.hooks = before
+
+    def _measured(self, output: Any, batch: Any) -> dict[str, Sums]:
+        with torch.no_grad():
+            return measure(self._cheap_metrics, Judged(batch, output)) if self._cheap_metrics else {}
 
     def _texts_heard(self) -> set[Need]:
         listening = (callback for callback in self.callbacks if isinstance(callback, AbstractCallback))
