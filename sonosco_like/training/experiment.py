@@ -23,7 +23,7 @@ from sonosco_like.serialization import Snapshot, dumps, files, loads
 from sonosco_like.serialization.definition import serializable
 from sonosco_like.serialization.document import MAX_BYTES, parse
 from sonosco_like.serialization.overrides import apply_overrides
-from sonosco_like.serialization.scalars import INT, kind_of
+from sonosco_like.serialization.scalars import INT, kind_of, read_int
 from sonosco_like.training.agreement import is_mistake
 from sonosco_like.training.changes import Changes
 from sonosco_like.training.checkpoints import Checkpoints
@@ -310,7 +310,7 @@ def _seed(node: Node) -> int:
     entries = node.value if isinstance(node, MappingNode) else []
     for key, value in entries:
         if key.value == "seed" and isinstance(value, ScalarNode) and kind_of(value) == INT:
-            seed = int(value.value)
+            seed = read_int(value.value)
             if not 0 <= seed <= _LARGEST_SEED:
                 raise UsageError(f"`seed` must be from 0 to {_LARGEST_SEED}, got {seed}.")
             return seed

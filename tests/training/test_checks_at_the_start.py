@@ -215,4 +215,4 @@ def test_the_command_that_began_a_run_continues_it_however_its_numbers_are_writt
     assert run(first) == 0
     assert run([*command, "--set", f"corpus.minutes={minutes}", "--set", "seed=0x7", "--resume", "auto"]) == 0
     assert run([*command, "--set", "corpus.minutes=3", "--resume", "auto"]) == 2
-    assert "corpus.minutes: cannot change when a run is resumed" in capsys.readouterr().err
+    assert "corpus.minutes: the number 2.0 -> the number 3.0" in capsys.readouterr().err
