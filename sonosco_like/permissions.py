@@ -74,11 +74,15 @@ def _paths(place: str) -> list[Path] | None:
         return []
     if sqlite := _SQLITE.match(place):
         place = sqlite[2]
+    hosted = place
     while local := _LOCAL.match(place):
-        place = place[local.end() :]
+        place = hosted = place[local.end() :]
+        if local[2] and not place.startswith("/"):  # the name of a host comes first for some, a folder for others
+            hosted = f"/{place.partition('/')[2]}"
     if "://" in place or "::" in place:
         return None
-    readings = {reading for text in (place, unquote(place)) for reading in (text, os.path.expanduser(text))}  # noqa: PTH111
+    texts = {text for each in (place, hosted) for text in (each, unquote(each))}
+    readings = {reading for text in texts for reading in (text, os.path.expanduser(text))}  # noqa: PTH111
     return [Path(os.path.realpath(reading)) for reading in readings]
 
 

@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 Parts = tuple[Any, ...]
 _TRAINER = "trainer"
+_MOST_NAMED = 30  # entries of a list in a message
 
 
 def open_with_config(
@@ -137,7 +138,16 @@ def _flow(node: Node) -> str:
 
 
 def _said(node: Node | None) -> str:
+    if isinstance(node, SequenceNode):
+        more = ", ..." if len(node.value) > _MOST_NAMED else ""
+        return f"[{', '.join(map(_named, node.value[:_MOST_NAMED]))}{more}]"
     return "nothing" if node is None else describe(node)
+
+
+def _named(node: Node) -> str:
+    """An entry of a list by its class."""
+    entries = _entries(node) if isinstance(node, MappingNode) else {}
+    return str(entries["class"].value) if "class" in entries else describe(node)
 
 
 def _free(folder: Path) -> str:

@@ -73,6 +73,8 @@ class Experiment:
     def __post_init__(self) -> None:
         if not self.name or set(self.name) & set("/\\"):
             raise UsageError(f"`name` becomes part of a folder's name: give one without slashes, got {self.name!r}.")
+        if not self.name.isprintable():
+            raise UsageError(f"`name` holds characters that cannot be printed; leave them out, got {self.name!r}.")
         if self.remote is not None:
             check_writing(self.remote, "remote")
         self.folder = Path()

@@ -52,6 +52,7 @@ class RemoteCopy:
             self._system, self._root = open_url(self.url)
             if isinstance(self._system.protocol, tuple) and "file" in self._system.protocol:
                 check_writing(self._root, "remote")
+                self._refuse_own_folder()
             self._place = RemotePlace(self._system, self._root, self.url, self.folder)
             self._try_to_claim()
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="uploading")
@@ -67,6 +68,13 @@ class RemoteCopy:
         """Copy what is new, soon: now, or after the copy under way."""
         if self._pool is not None and (self._waiting is None or self._waiting.running() or self._waiting.done()):
             self._waiting = self._pool.submit(self._try_to_copy)
+
+    def _refuse_own_folder(self) -> None:
+        """A copy in the run folder would be copied with the rest, and write over what it copies."""
+        if Path(self._root).resolve().is_relative_to(self.folder.resolve()):
+            raise UsageError(
+                f"`remote` is {self.url}, which is in the folder of the run itself. Give the copy a place elsewhere."
+            )
 
     def _try_to_claim(self) -> None:
         """Refuse a place that is not this run's; if it cannot be reached now, it is looked at before the first copy."""

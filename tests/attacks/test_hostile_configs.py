@@ -169,6 +169,9 @@ def test_a_corpus_that_was_half_made_is_made_again(here):
         ("/data", "file:///data/%2e%2e/etc", False),
         ("/data", "/database", False),
         ("file:///data", "/data/x", True),
+        (".", "file://localhost/etc/x", False),
+        (".", "local://host/etc/x", False),
+        ("file://localhost/data", "file://localhost/data/x", True),
         (".", "memory://x", True),
     ],
 )

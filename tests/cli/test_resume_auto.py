@@ -58,6 +58,11 @@ def test_an_edit_that_may_be_is_taken_over_and_said(folder, caplog, resume):
         ("class: AdamW", "class: SGD", "trainer.optimizer.class"),
         ("seed: 7", "seed: 8", "seed"),
         ("name: tiny", "name: another", "name"),
+        (
+            "- {class: LogMeasures, every: 1ba}",
+            "- {class: LRMonitor}\n  - {class: LogMeasures}",
+            "trainer.callbacks: [LogMeasures, ModelCheckpoint] -> [LRMonitor, LogMeasures, ModelCheckpoint]",
+        ),
         ("  - {class: LogMeasures, every: 1ba}\n", "", "trainer.callbacks"),
         ("  val_data_loader: {class: training_parts.Sums, batches: 2}\n", "", "trainer.val_data_loader"),
     ],

@@ -137,6 +137,12 @@ def test_a_name_that_would_lead_elsewhere_is_refused(name):
         Experiment(name=name, trainer=make_trainer())
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\0b", "a\x1b[2Jb"])
+def test_a_name_that_cannot_be_printed_is_refused(name):
+    with pytest.raises(UsageError, match="cannot be printed"):
+        Experiment(name=name, trainer=make_trainer())
+
+
 def test_a_damaged_newest_checkpoint_is_written_again_bit_for_bit(run, finished):
     flip(0.5)(Checkpoints(run).path_of(NEW) / "tensors.safetensors")
     experiment, step = open_run(run)

@@ -202,6 +202,13 @@ def test_a_place_that_holds_anything_else_is_refused_and_left_as_it_is(url, tmp_
     )
 
 
+@pytest.mark.parametrize("place", ["run", "run/copy", "run/final"])
+def test_a_place_in_the_run_folder_is_refused(tmp_path, place):
+    with pytest.raises(UsageError, match="in the folder of the run itself"):
+        start(tmp_path / "run", f"file://{tmp_path}/{place}")
+    start(tmp_path / "run", f"file://{tmp_path}/running")
+
+
 def test_what_others_put_into_the_place_later_stays(url, tmp_path):
     with pytest.raises(RunFailedError, match="the machine is gone"):
         start(tmp_path / "run", url, Failing(at=7))

@@ -13,9 +13,11 @@ from sonosco_like.errors import UsageError
 from sonosco_like.links import refuse_links
 from sonosco_like.permissions import check_writing
 from sonosco_like.serialization import files, serializable
+from sonosco_like.strangers import read_bytes
 
 _MADE_WITH = "made_with.json"
 _BEGUN = "being_made.json"
+_MOST_BYTES = 10_000  # in the note of the settings
 
 
 @serializable
@@ -38,9 +40,19 @@ class SyntheticCorpus:
             refuse_links(self.folder, [path.name for path in self.folder.iterdir()])
         what = (self.kind, self.minutes, self.seed, self.variety)
         begun = any((self.folder / name).is_file() for name in (_BEGUN, _MADE_WITH))
+        if not begun:
+            self._refuse_folder_of_others()
         synthesize(self.folder, *what, force=begun, progress=progress, begun=self._begin)
         files.replace_file(self.folder / _MADE_WITH, f"{self._settings()}\n".encode())
         (self.folder / _BEGUN).unlink(missing_ok=True)
+
+    def _refuse_folder_of_others(self) -> None:
+        present = sorted(path.name for path in self.folder.iterdir()) if self.folder.is_dir() else []
+        if present:
+            raise UsageError(
+                f"The corpus of the config is to be made in {self.folder}, which holds something else "
+                f"({present[0]!r}). Give another folder: --set corpus.folder=..."
+            )
 
     def _begin(self) -> None:
         """Mark the folder as this corpus's, so that one half made is made again; what else is there is somebody's."""
@@ -55,7 +67,7 @@ class SyntheticCorpus:
         note = self.folder / _MADE_WITH
         if not note.exists():
             return
-        made_with = note.read_text().strip()
+        made_with = read_bytes(note, _MOST_BYTES).decode(errors="replace").strip()
         if made_with != self._settings():
             raise UsageError(
                 f"The corpus in {self.folder} was made with {made_with}, but the config asks for {self._settings()}. "

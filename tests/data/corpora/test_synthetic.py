@@ -58,6 +58,19 @@ def test_a_corpus_of_other_settings_is_not_taken_for_this_one(made):
         corpus(made, seed=4).prepare()
 
 
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match=r"holds something else \('thesis.txt'\).* --set corpus.folder="):
+        corpus(tmp_path).prepare()
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_damaged_note_of_the_settings_is_one_of_other_settings(copied):
+    (copied / "made_with.json").write_bytes(b"\xff\xfe{")
+    with pytest.raises(UsageError, match="Remove that folder"):
+        corpus(copied).prepare()
+
+
 def test_one_made_by_hand_is_taken_as_it_is(copied):
     (copied / "made_with.json").unlink()
     before = contents(copied)
