@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sonosco_like.data.dataset import AudioDataset
     from sonosco_like.data.loader import AudioDataLoader
     from sonosco_like.data.manifest import Manifest, write_manifest
-    from sonosco_like.data.part import Part
+    from sonosco_like.data.part import ManifestPart
     from sonosco_like.data.sampling import BatchPlan, BucketSampler
     from sonosco_like.data.text import Alphabet, TextCleaner, Tokenizer
 
@@ -23,7 +23,7 @@ _HOMES = {
     "BatchPlan": "sampling",
     "BucketSampler": "sampling",
     "Manifest": "manifest",
-    "Part": "part",
+    "ManifestPart": "part",
     "SentencePieceTokenizer": "bpe",
     "TextCleaner": "text",
     "Tokenizer": "text",
@@ -39,7 +39,7 @@ __all__ = [
     "BatchPlan",
     "BucketSampler",
     "Manifest",
-    "Part",
+    "ManifestPart",
     "SentencePieceTokenizer",
     "TextCleaner",
     "Tokenizer",

@@ -6,6 +6,7 @@ The way of an utterance: row -> samples -> waveform augmentations -> features ->
 
 from __future__ import annotations
 
+import inspect
 import logging
 import traceback
 from collections import Counter
@@ -25,7 +26,7 @@ from sonosco_like.data.collate import Example, collate
 from sonosco_like.data.features import FeatureExtractor, LogMel
 from sonosco_like.data.manifest import Manifest
 from sonosco_like.data.normalization import GlobalNormalization, Normalization, UtteranceNormalization
-from sonosco_like.data.part import Part
+from sonosco_like.data.part import ManifestPart
 from sonosco_like.data.text import Alphabet, TextCleaner, Tokenizer
 from sonosco_like.errors import DataError, SonoscoError, UsageError
 from sonosco_like.records import Batch, Utterance
@@ -80,14 +81,15 @@ class AudioDataset:
     max_duration: float | None = None
     silence: float = 1e-4
     on_bad: Literal["error", "skip"] = "error"
-    part: Part | None = None
+    part: ManifestPart | None = None
 
     def __post_init__(self) -> None:
         if self.max_duration is not None and not 0 <= self.min_duration <= self.max_duration:
             raise UsageError(
                 f"`max_duration` must not be less than `min_duration`, got {self.max_duration} and {self.min_duration}."
             )
-        lacking = [name for name in ("encode", "decode", "size", "lacking") if not hasattr(self.tokenizer, name)]
+        wanted = ("encode", "decode", "size", "lacking")
+        lacking = [name for name in wanted if inspect.getattr_static(self.tokenizer, name, None) is None]
         if lacking:
             raise UsageError(
                 f"`tokenizer` must be a Tokenizer: {type(self.tokenizer).__name__} has no {' and no '.join(lacking)}. "

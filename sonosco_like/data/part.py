@@ -15,7 +15,7 @@ from sonosco_like.serialization import serializable
 
 
 @serializable
-class Part:
+class ManifestPart:
     """The utterances of a manifest that one dataset keeps, where others keep the rest.
 
     Datasets that differ in `keep`, and agree in the manifest, `shares`, `by` and `seed`, have no speaker and/or no text

@@ -11,7 +11,7 @@ import torch
 
 from sonosco_like import load, save, serializable
 from sonosco_like.callbacks import HistoryRecorder
-from sonosco_like.data import Alphabet, AudioDataLoader, AudioDataset, BucketSampler, Part
+from sonosco_like.data import Alphabet, AudioDataLoader, AudioDataset, BucketSampler, ManifestPart
 from sonosco_like.data.features import LogMel
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.events import AbstractCallback, CallbackError, Stop
@@ -127,7 +127,7 @@ def test_lengths_are_what_processing_is_about(manifest):
 
 @pytest.mark.parametrize(("by", "shared"), [("speaker", "speaker"), ("text", "text"), ("both", "speaker")])
 def test_parts_of_one_manifest_share_nothing(manifest, by, shared):
-    kept = {keep: loader_of(manifest, part=Part(keep=keep, by=by)).dataset for keep in ("train", "val")}
+    kept = {keep: loader_of(manifest, part=ManifestPart(keep=keep, by=by)).dataset for keep in ("train", "val")}
     rows = {keep: dataset.usable.tolist() for keep, dataset in kept.items()}
     assert sorted(rows["train"] + rows["val"]) == list(range(12))
     values = {keep: {getattr(dataset.utterances[row], shared) for row in rows[keep]} for keep, dataset in kept.items()}
@@ -137,7 +137,7 @@ def test_parts_of_one_manifest_share_nothing(manifest, by, shared):
 
 
 def test_training_and_validation_of_one_manifest(manifest):
-    loaders = {keep: loader_of(manifest, part=Part(keep=keep)) for keep in ("train", "val")}
+    loaders = {keep: loader_of(manifest, part=ManifestPart(keep=keep)) for keep in ("train", "val")}
     validated = []
     look = ("pre-validation_batch", lambda trainer, batch: validated.extend(batch.ids))
     learned = trained(look, train=loaders["train"], val_data_loader=loaders["val"])
@@ -153,21 +153,23 @@ def test_the_split_can_be_replaced(manifest):
 
 
 def test_a_part_holds_for_other_limits_too(manifest):
-    longer = loader_of(manifest, part=Part(keep="val"), min_duration=0.3, on_bad="skip").dataset.usable.tolist()
-    assert longer == [row for row in loader_of(manifest, part=Part(keep="val")).dataset.usable.tolist() if row > 4]
+    longer = loader_of(manifest, part=ManifestPart(keep="val"), min_duration=0.3, on_bad="skip").dataset.usable.tolist()
+    assert longer == [
+        row for row in loader_of(manifest, part=ManifestPart(keep="val")).dataset.usable.tolist() if row > 4
+    ]
 
 
 def test_a_part_without_utterances_and_one_without_share_are_refused(manifest):
-    speakers = loader_of(manifest, part=Part(keep="val")).dataset.usable.tolist()
+    speakers = loader_of(manifest, part=ManifestPart(keep="val")).dataset.usable.tolist()
     limit = 0.2 + 0.02 * min(speakers) - 0.001
     with pytest.raises(DataError, match="is in its part 'val'"):
-        list(loader_of(manifest, part=Part(keep="val"), max_duration=limit, on_bad="skip"))
+        list(loader_of(manifest, part=ManifestPart(keep="val"), max_duration=limit, on_bad="skip"))
     with pytest.raises(UsageError, match="`keep` must be a part with a share: train, val; got 'valid'"):
-        Part(keep="valid")
+        ManifestPart(keep="valid")
 
 
 def test_a_part_is_written_and_read(manifest):
-    text = dumps(loader_of(manifest, part=Part(keep="val", seed=3)))
+    text = dumps(loader_of(manifest, part=ManifestPart(keep="val", seed=3)))
     assert loads(text).dataset.part.seed == 3
 
 
@@ -208,7 +210,7 @@ def odd_rows(trainer, return_value):
 
 def test_a_run_whose_data_was_changed_is_resumed_bit_for_bit(manifest, tmp_path):
     def run(**fields):
-        train = loader_of(manifest, part=Part(keep="train"))
+        train = loader_of(manifest, part=ManifestPart(keep="train"))
         return make_trainer(("post-process", odd_rows), Diary(), HistoryRecorder(), train=train, epochs=3, **fields)
 
     whole = run()

@@ -33,16 +33,24 @@ class Names:
 
 
 def name_of_parameter(path: str) -> str:
-    """The path of a setting, `trainer.optimizer.lr`, as MLflow takes it."""
-    return _part(_written(path).replace("/", "u002f"))
+    """The path of a setting, `trainer.optimizer.lr`, as MLflow takes it; a mark tells changed ones apart."""
+    made = _part(_REFUSED.sub(_number, path).replace("/", "u002f"))
+    return made if made == path and len(made) <= _LONGEST else _marked(made, path)
 
 
 def _written(name: str) -> str:
     """A name of the characters that are allowed; others by their number, so that two names stay two."""
-    name = _REFUSED.sub(lambda found: f"u{ord(found.group()):04x}", name)
-    if len(name) <= _LONGEST:
-        return name
-    return f"{name[: _LONGEST - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    name = _REFUSED.sub(_number, name)
+    return name if len(name) <= _LONGEST else _marked(name, name)
+
+
+def _number(found: re.Match[str]) -> str:
+    return f"u{ord(found.group()):04x}"
+
+
+def _marked(name: str, original: str) -> str:
+    mark = hashlib.sha256(original.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{name[: _LONGEST - 9]}-{mark}"
 
 
 def _part(part: str) -> str:
