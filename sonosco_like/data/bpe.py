@@ -46,9 +46,10 @@ class SentencePieceTokenizer(Tokenizer):
 
     @cached_property
     def _processor(self) -> Any:
+        package = _package()
         try:
             refuse_special(self.model)
-            return _package().SentencePieceProcessor(model_file=str(self.model))
+            return package.SentencePieceProcessor(model_file=str(self.model))
         except (OSError, RuntimeError) as error:
             raise DataError(f"The SentencePiece model {self.model} cannot be read: {error}") from None
 

@@ -20,6 +20,8 @@ from sonosco_like.events.signatures import (
     check_call,
     check_hook,
     check_moment,
+    refuse_assigned,
+    refuse_bound_otherwise,
     refuse_methods_of_others,
     refuse_too_late,
 )
@@ -184,12 +186,16 @@ def _hooks_of(
         yield Event.BATCH_END.value, _after_batch(listener)
         return
     refuse_methods_of_others(cls, events)
+    refuse_assigned(listener, events)
     if cls.__call__ is not AbstractCallback.__call__:
         check_call(listener)
         yield Event.BATCH_END.value, _after_batch(listener)
-    for name, method in inspect.getmembers(cls, inspect.isfunction):
+    for name, method in inspect.getmembers(cls):
         owner, event = f"{cls.__qualname__}.{name}", name.removeprefix("on_")
-        if name == "on_event":
+        if not inspect.isfunction(method):
+            if name.startswith("on_") and event in (*events, "event"):
+                refuse_bound_otherwise(owner, inspect.getattr_static(cls, name))
+        elif name == "on_event":
             check_moment(owner, name, method)
             yield from ((event, method.__get__(listener)) for event in sorted(events))
         elif name.startswith("on_"):

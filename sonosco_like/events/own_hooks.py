@@ -16,7 +16,7 @@ from sonosco_like.errors import UsageError
 from sonosco_like.events.moment import Moment
 from sonosco_like.events.overriding import stages_of
 from sonosco_like.events.pairs import check_pair, event_of_pair, hook_of_pair
-from sonosco_like.events.signatures import check_hook
+from sonosco_like.events.signatures import check_hook, refuse_assigned, refuse_bound_otherwise
 
 _PAIR_METHOD = re.compile(r"(pre|post)_(.+)_callback")
 
@@ -43,7 +43,7 @@ class ListsCallbacks:
 def own_hooks(host: Any, events: set[str]) -> Iterator[tuple[str, Callable[[Moment], Any]]]:
     """Hooks a class defines for itself: base first, and in each class its list before its methods, each once."""
     stages = stages_of(host)
-    _refuse_attributes(host, events)
+    refuse_assigned(host, events)
     for cls in reversed(type(host).__mro__):
         for pair in vars(cls).get("class_callbacks", ()):
             check_pair(pair, f"The list `callbacks` of the class {cls.__qualname__}")
@@ -52,6 +52,8 @@ def own_hooks(host: Any, events: set[str]) -> Iterator[tuple[str, Callable[[Mome
         for name, method in vars(cls).items():
             place = f"{cls.__qualname__}.{name}"
             if not inspect.isfunction(method):
+                if (name.startswith("on_") and name[3:] in events) or _PAIR_METHOD.fullmatch(name):
+                    refuse_bound_otherwise(place, method)
                 continue
             if name.startswith("on_"):
                 check_hook(place, name, method, events)
@@ -62,17 +64,6 @@ def own_hooks(host: Any, events: set[str]) -> Iterator[tuple[str, Callable[[Mome
                 pair = (f"{match[1]}-{match[2]}", method)
                 event = event_of_pair(pair, events)
                 yield event, hook_of_pair(pair, event, stages)
-
-
-def _refuse_attributes(host: Any, events: set[str]) -> None:
-    """A function that was put on the object as `on_<event>` would not be heard."""
-    for name, value in vars(host).items():
-        event = name.removeprefix("on_")
-        if name.startswith("on_") and event in events and callable(value):
-            raise UsageError(
-                f"`{name}` was assigned to a {type(host).__name__}, where nobody hears it. "
-                f"Write add_callback(({event!r}, function)), or define it in the class."
-            )
 
 
 def _refuse_call_of_parent(place: str, name: str, method: Any, host: type) -> None:
@@ -90,9 +81,18 @@ def _calls_parent(method: Any, name: str, classes: set[str]) -> bool:
         if instruction.argval != name or not instruction.opname.startswith("LOAD_") or place == 0:
             continue
         before = code[place - 1]
-        of_super = before.opname.startswith("CALL") and "super" in [
-            each.argval for each in code[max(0, place - 5) : place]
-        ]
-        if instruction.opname == "LOAD_SUPER_ATTR" or of_super or before.argval in classes:
+        if instruction.opname == "LOAD_SUPER_ATTR" or _gives_super(code, place) or before.argval in classes:
+            return True
+        kept = before.argval if before.opname.startswith("LOAD_FAST") else None
+        if any(
+            each.opname == "STORE_FAST" and each.argval == kept and _gives_super(code, where)
+            for where, each in enumerate(code[:place])
+        ):
             return True
     return False
+
+
+def _gives_super(code: list[dis.Instruction], place: int) -> bool:
+    """Whether what an instruction works with is the result of calling `super`."""
+    before = code[max(0, place - 5) : place]
+    return bool(before) and before[-1].opname.startswith("CALL") and "super" in [each.argval for each in before]

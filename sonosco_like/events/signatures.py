@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -43,6 +44,23 @@ def refuse_too_late(owner: str, event: str) -> None:
             f"{owner} would never be called: {event!r} is over when a callback is attached. Hear 'attach' instead, or "
             f"list ('pre-init', function) as `callbacks` in the body of a trainer class of yours."
         )
+
+
+def refuse_assigned(listener: Any, events: set[str]) -> None:
+    """Refuse a function that was put on an object as `on_<event>`: hooks are found in its class."""
+    for name, value in vars(listener).items():
+        event = name.removeprefix("on_")
+        if name.startswith("on_") and event in events and callable(value):
+            raise UsageError(
+                f"`{name}` was assigned to a {type(listener).__name__}, where nobody hears it. "
+                f"Write add_callback(({event!r}, function)), or define it in the class."
+            )
+
+
+def refuse_bound_otherwise(place: str, method: Any) -> None:
+    """Refuse a hook that is no method of the object, such as a `classmethod`: it would not be called."""
+    if callable(method) or isinstance(method, (classmethod, functools.partialmethod)):
+        raise UsageError(f"{place} would never be called: a hook is a plain method, and not a {type(method).__name__}.")
 
 
 def refuse_methods_of_others(cls: type, events: set[str]) -> None:

@@ -6,13 +6,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.modules.loss import _Loss as _TorchLoss
 
 from sonosco_like.errors import UsageError
 from sonosco_like.records import Batch
 from sonosco_like.training.foreign_loader import name_of
 
 _END = object()
+_OF_CLASSES = (functional.cross_entropy, functional.nll_loss)
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
@@ -40,17 +43,33 @@ def targets_of(batch: Any) -> Any:
 
 
 def weight_of(loss: Any, batch: Any) -> Tensor | float:
-    """What the mean loss of a batch was taken over: what the loss declares, else the examples."""
+    """What the mean loss of a batch was taken over: what the loss declares, or torch's own does, else the examples."""
     if hasattr(loss, "weight") and callable(loss.weight):
         weight: Tensor | float = loss.weight(batch)
         return weight
     targets = targets_of(batch)
+    if isinstance(targets, Tensor) and targets.dim() > 0 and _is_of_torch(loss):
+        return _weight_of_torch(loss, targets)
     if isinstance(targets, (list, tuple, dict)) and not _is_one_for_each(targets, inputs_of(batch)):
         first = _first_tensor(targets)
         targets = targets if first is None else first
     if isinstance(targets, Tensor) and targets.dim() == 0:
         return 1.0
     return float(len(targets)) if hasattr(targets, "__len__") else 1.0
+
+
+def _is_of_torch(loss: Any) -> bool:
+    return isinstance(loss, _TorchLoss) or getattr(loss, "__module__", None) == functional.__name__
+
+
+def _weight_of_torch(loss: Any, targets: Tensor) -> Tensor | float:
+    """What a loss of torch takes its mean over: targets of classes that count, else all numbers."""
+    of_classes = isinstance(loss, (nn.CrossEntropyLoss, nn.NLLLoss)) or loss in _OF_CLASSES
+    if not of_classes or targets.is_floating_point():
+        return float(targets.numel())
+    counted = targets != getattr(loss, "ignore_index", -100)
+    of_each = getattr(loss, "weight", None)
+    return counted.sum() if of_each is None else of_each[targets[counted]].sum()
 
 
 def _is_one_for_each(targets: Any, inputs: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import logging
 import re
 from collections.abc import Callable, Iterable
@@ -23,7 +24,39 @@ from sonosco_like.training.measures import validation_prefix
 logger = logging.getLogger(__name__)
 
 _SHARE = re.compile(r"\s*[\d.]+\s*dur\s*")
+_INSTEAD = {  # what to override here for a method of a trainer, or a module, of another system
+    "calculate_eval_batch_loss": "`validate_batch(batch)`",
+    "calculate_train_batch_loss": "`forward(batch)` and `compute_loss(output, batch)`",
+    "configure_optimizers": "`build_optimizer(parameters)` and `build_scheduler(optimizer)`",
+    "create_model": "`build_model(model)`",
+    "create_optimizer": "`build_optimizer(parameters)`",
+    "create_optimizer_and_scheduler": "`build_optimizer(parameters)` and `build_scheduler(optimizer)`",
+    "create_scheduler": "`build_scheduler(optimizer)`",
+    "epoch": "`train_epoch(epoch)`",
+    "loss": "`compute_loss(output, batch)`",
+    "predict_step": "`predict_batch(output, batch, needs)`",
+    "prediction_step": "`predict_batch(output, batch, needs)`",
+    "step": "`train_batch(batch)`",
+    "test_step": "`validate_batch(batch)`",
+    "training_step": "`forward(batch)` and `compute_loss(output, batch)`",
+    "validation_step": "`validate_batch(batch)`",
+}
 _MOST_NAMED = 3  # a list of a thousand batches has a thousand problems
+
+
+def check_methods(trainer: Any) -> None:
+    """Refuse methods of a user's trainer that nobody calls: a field hides them, or only other systems know them."""
+    own = [cls for cls in type(trainer).__mro__ if cls.__module__.partition(".")[0] != __package__.partition(".")[0]]
+    methods = {name: each for cls in own for name, each in vars(cls).items() if inspect.isfunction(each)}
+    called = {name for method in methods.values() for name in inspect.unwrap(method).__code__.co_names}
+    fields = {field.name for field in dataclasses.fields(trainer)}
+    fields -= {name for cls in own for name in inspect.get_annotations(cls)}
+    for name in methods:
+        instead = _INSTEAD.get(name)
+        if name in fields or (instead is not None and name not in called):
+            why = f"`{name}` is a setting of the trainer" if name in fields else f"no stage is called {name!r}"
+            remedy = f"override {instead}" if instead is not None else "give the method another name"
+            raise UsageError(f"{type(trainer).__name__}.{name} would never be called: {why}; {remedy}.")
 
 
 def check_texts(metrics: Iterable[Callable[..., Any]], callbacks: Iterable[Any], decoder: Any) -> None:
@@ -69,6 +102,16 @@ def check_serializable(trainer: Any, must: bool) -> None:
         first, more = error.problems[:_MOST_NAMED], len(error.problems) - _MOST_NAMED
         said = "; ".join(map(str, first)) + (f"; and {more} more" if more > 0 else "")
         logger.warning("This trainer cannot be saved, so checkpoints will be refused: %s", said)
+
+
+def check_reduction(trainer: Any) -> None:
+    """Say that a loss which is a sum does not add up over the batches of a step."""
+    shared = trainer.accumulate_gradients > 1 or trainer.processes.size > 1
+    if shared and getattr(trainer.loss, "reduction", None) == "sum":
+        logger.warning(
+            "The loss %s is a sum over a batch. Batches that share a step are averaged, so that its gradients are not "
+            "those of one large batch; give it the reduction 'mean'.", type(trainer.loss).__name__,
+        )  # fmt: skip
 
 
 def check_shares(trainer: Any) -> None:

@@ -267,6 +267,10 @@ def open_run(
     newest = Checkpoints(folder).newest() or Checkpoints(folder).final()
     if newest is None:
         _refuse_to_begin_again(folder)
+        logger.warning(
+            "%s has no checkpoint yet: it begins again from its %s, with weights drawn from its seed, and not with any "
+            "that a program put into the model.", folder, CONFIG,
+        )  # fmt: skip
     changes = Changes(folder, newest, overrides, by_config)
     experiment = read_experiment(folder / CONFIG, changes.for_config())
     experiment.folder, experiment.changes = folder, changes

@@ -15,8 +15,10 @@ from sonosco_like.training.checks import (
     check_data,
     check_is_model,
     check_measures,
+    check_methods,
     check_model,
     check_optimizer,
+    check_reduction,
     check_serializable,
     check_shares,
     check_texts,
@@ -40,6 +42,7 @@ class Preparing(DataStages):
         """Make the model, its optimizer and its schedule; once, whether training begins or a state is restored."""
         if self._optimization is not None:
             return
+        check_methods(self)
         self.hooks, self.seconds_in_callbacks = listen(self, self.callbacks, self.processes.rank)
         self._device = choose_device(self.device, self.processes.local_rank, self.processes.size)
         self.model = self.build_model(self.model)
@@ -88,6 +91,7 @@ class Preparing(DataStages):
         check_measures(self.metrics, self.callbacks, self.validation_sets, self.averaging is not None)
         self._prepare_data()
         check_shares(self)
+        check_reduction(self)
         say_how_it_resumes(self.train_data_loader, saved=self.experiment is not None)
         if self.global_step == 0:
             self.processes.draw_apart()

@@ -110,14 +110,12 @@ class ModelTrainer(Checkpointing, Recovering):
         self._optimization = None
         self._last_good = self._undo = None
         self._original_fields = {}
-        self._stop = None
-        self._fetched = False
-        self._listening = self._norm_is_read = False
+        self._stop = self._checkpoint_asked = None
+        self._fetched = self._listening = self._norm_is_read = False
         self._vocabulary = None
         self._predictions = []
         self._ranks = RankStates(self.processes)
         self._cheap_metrics = []
-        self._checkpoint_asked = None
         self._validated_at = -1
         self._clock = 0.0
 

@@ -126,8 +126,25 @@ def calls_super_in_a_callback_method():
     return Child
 
 
+def calls_super_by_a_name():
+    class Child(Parent):
+        def on_outer_end(self, moment):
+            parent = super()
+            moment.result += 1
+            parent.on_outer_end(moment)
+
+    return Child
+
+
 @pytest.mark.parametrize(
-    "make", [calls_super, calls_super_with_arguments, calls_the_class, calls_super_in_a_callback_method]
+    "make",
+    [
+        calls_super,
+        calls_super_with_arguments,
+        calls_super_by_a_name,
+        calls_the_class,
+        calls_super_in_a_callback_method,
+    ],
 )
 def test_a_hook_that_calls_that_of_its_parent_is_refused_before_it_is_heard_twice(make):
     with pytest.raises(
@@ -191,6 +208,30 @@ def test_a_hook_that_was_assigned_to_the_object_is_refused():
     trainer.on_epoch_end = lambda moment: None
     with pytest.raises(UsageError, match=r"`on_epoch_end` was assigned .* add_callback\(\('epoch_end', function\)\)"):
         trainer.start_training()
+
+
+def test_a_hook_that_was_assigned_to_a_callback_is_refused():
+    class Late(AbstractCallback):
+        def __init__(self):
+            self.on_batch_end = lambda moment: None
+
+    with pytest.raises(UsageError, match="`on_batch_end` was assigned to a Late, where nobody hears it"):
+        make_trainer(Late()).start_training()
+
+
+@pytest.mark.parametrize("kind", [staticmethod, classmethod])
+@pytest.mark.parametrize("name", ["on_batch_end", "post_epoch_callback"])
+def test_a_hook_of_a_trainer_that_is_no_plain_method_is_refused(kind, name):
+    wrong = type("Wrong", (ModelTrainer,), {name: kind(lambda *taken: None)})
+    with pytest.raises(UsageError, match=rf"Wrong\.{name} would never be called: a hook is a plain method"):
+        make_trainer(cls=wrong)
+
+
+@pytest.mark.parametrize("name", ["on_batch_end", "on_event"])
+def test_a_hook_of_a_callback_that_is_no_plain_method_is_refused(name):
+    wrong = type("Wrong", (AbstractCallback,), {name: classmethod(lambda cls, moment: None)})
+    with pytest.raises(UsageError, match=rf"Wrong\.{name} would never be called: .* not a classmethod"):
+        make_trainer(wrong()).start_training()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,20 @@ from torch import nn
 from training_parts import Net, make_trainer
 
 from sonosco_like import serializable
+from sonosco_like.losses import JointLoss
+from sonosco_like.models import (
+    ConformerEncoder,
+    DeepSpeech2Encoder,
+    KeyValueDecoder,
+    Listener,
+    Recogniser,
+    SpectrogramConvolution,
+    Speller,
+    TDSEncoder,
+    TDSGroup,
+)
 from sonosco_like.models.normalization import MaskedBatchNorm
+from sonosco_like.records import Batch
 from sonosco_like.training import seed_everything
 from sonosco_like.training.activations import recompute_activations
 
@@ -106,3 +119,42 @@ def test_statistics_of_torch_are_held_too():
     recompute_activations(model, ["layers"])
     model(torch.randn(6, 4)).sum().backward()
     assert model.layers[1].num_batches_tracked == 1
+
+
+ENCODERS = {
+    "listener": lambda: Listener(hidden_size=4, layers=2, plain_layers=1, dropout=0.3, batch_norm=True),
+    "deepspeech2": lambda: DeepSpeech2Encoder(convolutions=[maps()], hidden_size=6, layers=2, dropout=0.2),
+    "conformer": lambda: ConformerEncoder(size=8, layers=2, heads=2, kernel=5, channels=4, dropout=0.2),
+    "tds": lambda: TDSEncoder(groups=[TDSGroup(channels=2, blocks=2, kernel=5, stride=2)], dropout=0.2),
+}
+DECODERS = {
+    "speller": lambda: Speller(hidden_size=4, embedding_size=4, dropout=0.3, scheduled_sampling=0.4),
+    "key value": lambda: KeyValueDecoder(size=8, dropout=0.2, random_sampling=0.3),
+}
+
+
+def maps():
+    return SpectrogramConvolution(channels=4, time_kernel=5, frequency_kernel=3, time_stride=2)
+
+
+def left_by_training(encoder, decoder, patterns) -> list[torch.Tensor]:
+    """Gradients and buffers of a recogniser after two batches, and what the generator gives then."""
+    seed_everything(3)
+    parts = {"encoder": ENCODERS[encoder](), "decoder": DECODERS[decoder]()}
+    model = Recogniser(vocabulary_size=9, features=8, ctc=True, **parts).train()
+    recompute_activations(model, patterns)
+    for length in (3, 5):
+        labels = torch.randint(4, 9, (2, length))
+        sizes = [torch.tensor([8 * length + 8] * 2), torch.tensor([length, length - 1])]
+        batch = Batch(torch.randn(2, 8 * length + 8, 8), sizes[0], labels, sizes[1])
+        JointLoss()(model(batch), batch).backward()
+    return [*(each.grad for each in model.parameters()), *model.buffers(), torch.rand(3)]
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_every_recogniser_of_ours_learns_the_same_to_the_bit(encoder, decoder):
+    plain = left_by_training(encoder, decoder, [])
+    for patterns in (["*"], ["encoder.*"], ["decoder"], ["encoder", "decoder.*"]):
+        for wanted, found in zip(plain, left_by_training(encoder, decoder, patterns), strict=True):
+            assert torch.equal(wanted, found), patterns

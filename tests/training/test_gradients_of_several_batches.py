@@ -126,6 +126,56 @@ def test_batches_that_share_a_step_are_one_large_batch(case, together, changes):
     assert norms[0] == pytest.approx(norms[1], rel=1e-3)
 
 
+class Tagger(nn.Module):
+    """Scores of three classes, for every frame of sequences of any length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        seed_everything(1)
+        self.scores = nn.Linear(2, 3)
+
+    def forward(self, frames):
+        return self.scores(frames).transpose(1, 2)
+
+
+def tagged(rows: int, length: int, frames: int) -> tuple:
+    """Sequences with a tag for each frame, of which the last ones are padding."""
+    generator = torch.Generator().manual_seed(length)
+    tags = torch.randint(0, 3, (rows, frames), generator=generator)
+    tags[:, length:] = -100
+    return torch.randn(rows, frames, 2, generator=generator), tags
+
+
+TORCH_LOSSES = [
+    nn.CrossEntropyLoss(),
+    nn.CrossEntropyLoss(torch.tensor([1.0, 5.0, 0.1])),
+    nn.CrossEntropyLoss(label_smoothing=0.1),
+    nn.functional.cross_entropy,
+]
+
+
+@pytest.mark.parametrize("loss", TORCH_LOSSES, ids=["plain", "weighted", "smoothed", "function"])
+def test_losses_of_torch_count_for_the_targets_they_are_a_mean_over(loss):
+    batches = [tagged(2, 3, 9), tagged(3, 8, 9), tagged(1, 9, 9)]
+    _, seen = trained(Tagger(), loss, batches, accumulate_gradients=3)
+    _, expected = trained(Tagger(), loss, [joined(batches)])
+    torch.testing.assert_close(seen.steps[0], expected.steps[0])
+
+
+def test_a_loss_of_torch_that_is_a_mean_over_numbers_counts_all_of_them():
+    batches = [(torch.randn(2, length, 4), torch.randn(2, length, 1)) for length in (2, 9)]
+    _, seen = trained(linear(), nn.MSELoss(), batches, accumulate_gradients=2)
+    model = linear()
+    flat = [torch.cat([part.flatten(0, 1) for part in parts]) for parts in zip(*batches, strict=True)]
+    nn.functional.mse_loss(model(flat[0]), flat[1]).backward()
+    torch.testing.assert_close(seen.steps[0], torch.cat([each.grad.flatten() for each in model.parameters()]))
+
+
+def test_a_loss_that_is_a_sum_is_said_not_to_add_up(caplog):
+    trained(linear(), nn.MSELoss(reduction="sum"), pairs(), accumulate_gradients=2)
+    assert "The loss MSELoss is a sum over a batch" in caplog.text
+
+
 def test_a_parameter_that_only_some_batches_use_counts_for_those():
     class Sometimes(nn.Module):
         def __init__(self):

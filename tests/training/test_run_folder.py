@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -221,3 +222,16 @@ def test_a_mistake_found_at_the_start_leaves_the_folder_to_the_corrected_config(
     assert "resume" not in said
     (tmp_path / "tiny.yaml").write_text(wrong.replace("FreezeParameters", "FreezeParameters, patterns: [layers.0.*]"))
     assert run(["train", "--config", "tiny.yaml", "--run-dir", "run"]) == 0
+
+
+def test_a_run_without_a_checkpoint_says_that_it_begins_again(tmp_path, caplog):
+    config = tmp_path / "config.yaml"
+    config.write_text(tiny_config("  callbacks: []"))
+    experiment = read_experiment(config)
+    experiment.trainer.max_duration = "1ba"
+    experiment.start(tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "final")
+    open_run(tmp_path / "run")
+    assert (
+        "has no checkpoint yet: it begins again from its config.yaml, with weights drawn from its seed" in caplog.text
+    )
