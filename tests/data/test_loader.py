@@ -245,7 +245,7 @@ def test_no_audio_is_opened_to_plan(corpus: Path, monkeypatch: pytest.MonkeyPatc
     some = loader(corpus)
     assert len(some) == len(some.plan) > 5
     assert "40 utterances" in some.report()
-    with pytest.raises(AssertionError, match="audio was opened"):
+    with pytest.raises(DataError, match="audio was opened"):
         next(iter(some))
 
 
