@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from sonosco_like.passwords import masked
 from sonosco_like.run_folder import CONFIG
 
 _PATH = click.Path(path_type=Path, exists=True)
@@ -28,7 +29,7 @@ def diff(a: Path, b: Path) -> int:
 
     found = compare(_configuration(a), _configuration(b))
     for difference in found:
-        click.echo(str(difference))
+        click.echo(masked(str(difference)))
     if not found:
         click.echo("alike")
     return 1 if found else 0

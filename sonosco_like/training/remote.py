@@ -20,6 +20,7 @@ from typing import Any
 
 from sonosco_like.errors import MissingPackageError, SonoscoError, StorageError, UsageError
 from sonosco_like.inference.checkpoints import own_final
+from sonosco_like.passwords import masked
 from sonosco_like.permissions import check_writing
 from sonosco_like.run_folder import BEST, CHECKPOINTS, FINAL, LATEST, LOCK
 from sonosco_like.serialization import files
@@ -170,7 +171,7 @@ def is_url(text: str) -> bool:
 
 
 def open_url(url: str) -> tuple[Any, str]:
-    """The file system of a URL and the path in it. Raises UsageError or MissingPackageError if there is none."""
+    """The file system of a URL and the path in it. Raises a SonoscoError if there is none."""
     try:
         fsspec: Any = importlib.import_module("fsspec")
     except ImportError as error:
@@ -183,6 +184,8 @@ def open_url(url: str) -> tuple[Any, str]:
         raise MissingPackageError(f"{url} needs a package that is not installed: {error}") from error
     except ValueError as error:
         raise UsageError(f"{url} is not a URL that fsspec can open: {error}.") from error
+    except Exception as error:  # some stores are asked at once, and each has errors of its own
+        raise StorageError(f"{masked(url)} cannot be reached: {type(error).__name__}: {error}.") from error
     return system, root.rstrip("/")
 
 

@@ -174,3 +174,12 @@ def test_logs_are_masked_whoever_writes(here):
         record = logging.LogRecord("x", logging.ERROR, "", 0, "at %s", (f"s3://c:{SECRET}@d",), sys.exc_info())
     assert SECRET not in MaskingFormatter("%(message)s").format(record)
     assert yaml.safe_load((here / "run" / "environment.yaml").read_text())["command"]
+
+
+def test_diff_shows_no_password(tmp_path, capsys):
+    (tmp_path / "a.yaml").write_text(tiny_config(""))
+    (tmp_path / "b.yaml").write_text(f"remote: ftp://me:{SECRET}@host/x\n" + tiny_config(""))
+    run(["diff", str(tmp_path / "a.yaml"), str(tmp_path / "b.yaml")])
+    out = capsys.readouterr().out
+    assert "ftp://me:***@host/x" in out
+    assert SECRET not in out

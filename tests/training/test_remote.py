@@ -13,7 +13,7 @@ from training_parts import Diary, make_trainer
 
 from sonosco_like import diff, serializable
 from sonosco_like.callbacks import MetricsFile, ModelCheckpoint
-from sonosco_like.errors import UsageError
+from sonosco_like.errors import StorageError, UsageError
 from sonosco_like.events import AbstractCallback
 from sonosco_like.training import Checkpoints, Experiment, open_run
 from sonosco_like.training.experiment import RunFailedError
@@ -324,6 +324,11 @@ def test_another_run_is_neither_overwritten_nor_mixed_in(copy, tmp_path):
     ("url", "error", "said"),
     [
         ("memory://nowhere/run", UsageError, "There is no run at memory://nowhere/run"),
+        (
+            "ftp://me:hunter2@127.0.0.1:9/x",
+            StorageError,
+            r"ftp://me:\*\*\*@127.0.0.1:9/x cannot be reached: C",
+        ),
         ("nonsense://x/y", UsageError, "nonsense://x/y is not a URL that fsspec can open"),
     ],
 )
