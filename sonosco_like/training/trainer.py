@@ -280,6 +280,7 @@ class ModelTrainer(Checkpointing, Recovering):
                         refuse_empty(batches, self.train_data_loader, epoch)
                     self._fetched, self.epoch_read = False, True  # also if only a hook says so
                     break
+                self._fetched = True  # also if a trainer of a user's own fetches otherwise
                 self.train_batch(batch)
                 self._agree()
             except Stop as raised:

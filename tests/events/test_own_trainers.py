@@ -9,6 +9,7 @@ from toy_run import make_trainer
 
 from sonosco_like import serializable
 from sonosco_like.errors import UsageError
+from sonosco_like.events import Stop
 from sonosco_like.training import ModelTrainer
 
 
@@ -52,3 +53,22 @@ def test_a_function_may_be_the_default_of_a_field():
         predict_step: Callable[..., int] = len
 
     make_trainer(cls=WithField).start_training()
+
+
+def test_a_batch_that_is_fetched_in_a_way_of_its_own_is_spent_when_it_is_stopped():
+    class Own(ModelTrainer):
+        def fetch(self, batches):
+            return next(batches, None)
+
+        def on_loss_end(self, moment):
+            self.log({"heard": 1})
+            if self.step == 1:
+                raise Stop("enough of this batch", "batch")
+
+    steps = []
+    trainer = make_trainer(("log", lambda moment: steps.append(moment.args["step"])), cls=Own)
+    plain = make_trainer()
+    plain.start_training()
+    trainer.start_training()
+    assert trainer.global_step == plain.global_step
+    assert steps == list(range(1, plain.global_step + 1))
