@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorboardX import summary
 
-from sonosco_like.callbacks.destinations.destination import Destination, WritesFiles
+from sonosco_like.callbacks.destinations.destination import Destination, Plain, WritesFiles
 from sonosco_like.callbacks.event_file import EventFile, last_time_in, summary_of
 from sonosco_like.callbacks.naming import families_of, tag_of
 from sonosco_like.callbacks.run_config import config_text, hyperparameters
@@ -98,8 +98,14 @@ class TensorBoardCallback(WritesFiles, Destination):
         sets = ["", *(f"val_{name}_" if name else "val_" for name in context.validation_sets)]
         families = families_of(context)
         measured = [tag_of(kind + family, families) for kind in sets for family in families]
-        for content in summary.hparams(hyperparameters(context), dict.fromkeys(measured))[:2]:
+        for content in summary.hparams(_as_shown(hyperparameters(context)), dict.fromkeys(measured))[:2]:
             self._file.add(content, 0)
+
+
+def _as_shown(settings: dict[str, Plain]) -> dict[str, Plain]:
+    """Settings as TensorBoard takes them: whole numbers that do not fit into 64 bits as texts."""
+    too_large = (name for name, value in settings.items() if isinstance(value, int) and abs(value) >= 2**63)
+    return settings | {name: str(settings[name]) for name in too_large}
 
 
 def _own_files(folder: Path) -> list[Path]:

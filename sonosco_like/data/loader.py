@@ -31,6 +31,8 @@ from sonosco_like.serialization import serializable
 
 logger = logging.getLogger(__name__)
 
+_MOST_WORKERS = 1024
+
 
 @serializable
 class AudioDataLoader:
@@ -55,6 +57,10 @@ class AudioDataLoader:
             raise UsageError(
                 f"`num_workers` and `seed` must not be negative and `prefetch` must be at least 1, "
                 f"got {self.num_workers}, {self.seed} and {self.prefetch}."
+            )
+        if self.num_workers > _MOST_WORKERS:
+            raise UsageError(
+                f"`num_workers` must be at most {_MOST_WORKERS}, each is a process of its own; got {self.num_workers}."
             )
         self.epoch = 0
         self.position = 0

@@ -153,31 +153,34 @@ def check_is_loader(name: str, loader: Any) -> None:
 
 
 def check_data(trainer: Any) -> None:
-    """Refuse data that cannot be read or has labels the model cannot write; each manifest is read once, and kept."""
+    """Refuse data that cannot be read or does not fit the model; each manifest is read once, and kept."""
     for name, loader in loaders_of(trainer).items():
         check_is_loader(name, loader)
         dataset = getattr(loader, "dataset", None)
-        check_vocabulary(trainer.model, getattr(dataset, "tokenizer", None))
+        for problem in unequal_sizes(trainer.model, dataset):
+            raise UsageError(problem)
         if isinstance(dataset, AudioDataset):
             len(dataset.usable)  # raises what validation would find out after the first epoch
 
 
-def check_vocabulary(model: Any, tokenizer: Any) -> None:
-    """Refuse a tokenizer with other labels than the model writes: one of them would have no text, or no output."""
-    sizes = vocabulary_sizes(model, tokenizer)
-    if sizes is not None and sizes[0] != sizes[1]:
-        raise UsageError(unequal_vocabularies(*sizes))
+def unequal_sizes(model: Any, dataset: Any) -> list[str]:
+    """What does not fit between a model and its data, with the remedy: the number of labels, of features per frame."""
+    problems = []
+    size, labels = _size(dataset, "tokenizer"), getattr(model, "vocabulary_size", None)
+    if isinstance(size, int) and isinstance(labels, int) and size != labels:
+        problems.append(
+            f"The tokenizer has {size} labels, but the model writes {labels}: set `model.vocabulary_size` to {size}."
+        )
+    size, features = _size(dataset, "features"), getattr(model, "features", None)
+    if isinstance(size, int) and isinstance(features, int) and size != features:
+        problems.append(
+            f"The data has {size} features per frame, but the model takes {features}: set `model.features` to {size}."
+        )
+    return problems
 
 
-def vocabulary_sizes(model: Any, tokenizer: Any) -> tuple[int, int] | None:
-    """How many labels a tokenizer has and a model writes, if both say so."""
-    size, labels = getattr(tokenizer, "size", None), getattr(model, "vocabulary_size", None)
-    return (size, labels) if isinstance(size, int) and isinstance(labels, int) else None
-
-
-def unequal_vocabularies(size: int, labels: int) -> str:
-    """What is wrong if a tokenizer and a model do not have as many labels, and the remedy."""
-    return f"The tokenizer has {size} labels, but the model writes {labels}: set `model.vocabulary_size` to {size}."
+def _size(dataset: Any, part: str) -> Any:
+    return getattr(getattr(dataset, part, None), "size", None)
 
 
 def check_is_model(model: Any) -> None:

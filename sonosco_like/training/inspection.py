@@ -29,8 +29,7 @@ from sonosco_like.training.checks import (
     check_model,
     check_texts,
     loaders_of,
-    unequal_vocabularies,
-    vocabulary_sizes,
+    unequal_sizes,
 )
 from sonosco_like.training.data_inspection import listed, unusable_rows
 from sonosco_like.training.experiment import Experiment
@@ -153,16 +152,16 @@ def _batches(count: int) -> str:
 
 
 def _describe_text(trainer: ModelTrainer, found: Inspection) -> bool:
-    """Note tokenizer and decoder; returns whether the model has a label for each token."""
+    """Note tokenizer and decoder; returns whether the model fits the data."""
     datasets = [getattr(loader, "dataset", None) for loader in loaders_of(trainer).values()]
     tokenizers = [tokenizer for each in datasets if (tokenizer := getattr(each, "tokenizer", None))]
-    sizes = dict.fromkeys(filter(None, (vocabulary_sizes(trainer.model, tokenizer) for tokenizer in tokenizers)))
+    problems = list(dict.fromkeys(problem for each in datasets for problem in unequal_sizes(trainer.model, each)))
     if tokenizers and hasattr(tokenizers[0], "size"):
         found.add("text", "vocabulary", f"{type(tokenizers[0]).__name__}, {tokenizers[0].size} labels")
-    found.problems += [unequal_vocabularies(size, labels) for size, labels in sizes if size != labels]
+    found.problems += problems
     if trainer.decoder is not None:
         found.add("text", "decoder", type(trainer.decoder).__name__)
-    return all(size <= labels for size, labels in sizes)
+    return not problems
 
 
 def _try_batch(trainer: ModelTrainer, found: Inspection) -> None:

@@ -78,6 +78,13 @@ def test_every_destination_takes_the_settings_of_every_shipped_config(config, tm
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
 
 
+def test_every_destination_takes_settings_that_are_huge_whole_numbers(tmp_path):
+    mlflow = run(tmp_path / "run", config=f"class: Experiment\nseed: {10**20}\nless: {-(10**20)}\n")
+    points, client = mlflow_points(tmp_path / "run", mlflow.run_id)
+    assert client.get_run(mlflow.run_id).data.params["seed"] == str(10**20)
+    assert len(points["loss/train"]) == 2
+
+
 def test_every_destination_takes_any_name_and_any_number(tmp_path, capsys):
     mlflow = run(tmp_path / "run", Hostile(), name="a name " * 40)
     points, _ = mlflow_points(tmp_path / "run", mlflow.run_id)

@@ -77,6 +77,16 @@ def test_a_model_with_more_outputs_than_labels_is_refused_before_its_first_valid
         assert "The tokenizer has 7 labels, but the model writes 9: set `model.vocabulary_size` to 7." in said
 
 
+def test_a_model_for_other_features_than_those_of_the_data_is_refused_before_a_batch_is_tried(config, capsys):
+    for said in refused(capsys, config, "trainer.model.features=9"):
+        assert "features per frame, but the model takes 9: set `model.features` to " in said
+
+
+def test_more_loader_workers_than_any_machine_has_are_refused(config, capsys):
+    for said in refused(capsys, config, "trainer.train_data_loader.num_workers=100000"):
+        assert "`num_workers` must be at most 1024, each is a process of its own; got 100000." in said
+
+
 @pytest.mark.parametrize("size", [5, 6])
 def test_a_model_with_fewer_outputs_than_labels_is_refused_before_a_batch_is_tried(size, config, capsys, monkeypatch):
     monkeypatch.setattr(CTCLoss, "__call__", lambda *_: pytest.fail("a loss was computed"))
