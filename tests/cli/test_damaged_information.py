@@ -77,7 +77,7 @@ def test_a_run_goes_on_without_them_or_with_something_else_in_their_place(folder
     assert load(folder / "final").global_step == 15
 
 
-def test_what_killed_saves_left_is_cleared_at_the_next_start_and_nothing_else(folder, tmp_path):
+def test_what_killed_saves_left_is_cleared_at_the_next_start_and_nothing_else(folder):
     newest = Checkpoints(folder).newest()
     (folder / "checkpoints" / ".step-00000099.saving").mkdir()
     (folder / "checkpoints" / ".step-00000099.saving" / "trainer.yaml").write_text("half")
@@ -91,16 +91,23 @@ def test_what_killed_saves_left_is_cleared_at_the_next_start_and_nothing_else(fo
     for path in foreign:
         path.mkdir()
         (path / "precious.txt").write_text("kept")
-    (tmp_path / "elsewhere").mkdir()
-    (folder / "checkpoints" / ".step-00000007.saving").symlink_to(tmp_path / "elsewhere")
     (folder / "checkpoints" / ".step-00000098.saving").mkdir()
     (folder / "checkpoints" / ".step-00000098.saving" / "precious.txt").write_text("kept")
     assert len(ours) == 6
     assert run(["resume", str(folder), *IMPORT]) == 0
     assert not any(path.exists() for path in ours)
     assert all((path / "precious.txt").read_text() == "kept" for path in foreign)
-    assert (folder / "checkpoints" / ".step-00000007.saving").is_symlink()
     assert (folder / "checkpoints" / ".step-00000098.saving" / "precious.txt").exists()
+
+
+def test_a_link_among_what_killed_saves_left_is_refused_and_not_followed(folder, tmp_path, capsys):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "precious.txt").write_text("kept")
+    link = folder / "checkpoints" / ".step-00000007.saving"
+    link.symlink_to(tmp_path / "elsewhere")
+    assert run(["resume", str(folder), *IMPORT]) == 2
+    assert f"{link} is a link to {tmp_path / 'elsewhere'}" in capsys.readouterr().err
+    assert (tmp_path / "elsewhere" / "precious.txt").read_text() == "kept"
 
 
 def test_a_checkpoint_that_was_being_replaced_is_put_back(folder, finished):
