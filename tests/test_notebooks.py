@@ -17,6 +17,8 @@ VARYING = {  # what no two executions print alike
     re.compile(r"(?<=tfevents\.)\d+"): "<time>",
     re.compile(r"(?<=seconds: )[\d.]+"): "<seconds>",
     re.compile(r"\b[0-9a-f]{64}\b"): "<hash>",
+    re.compile(r"(?<=  run: )[0-9a-f]{32}\b"): "<run>",
+    re.compile(r"(?<=    )(torch|threads|processor): .+$", re.MULTILINE): "<machine>",
     re.compile(r" *[\d,]+ bytes(?!  .*(?:safetensors|trainer\.yaml|config\.yaml)$)", re.MULTILINE): "<size>",
     re.compile(r"(?<=resumed from step )\d+"): "<step>",  # the kill comes at no exact moment
 }

@@ -169,9 +169,10 @@ def test_a_run_that_was_killed_while_it_was_copied_goes_on_from_the_copy(operati
     first, url = tmp_path / "first", f"file://{tmp_path}/remote/run"
     first.mkdir()
     (first / "config.yaml").write_text(f"{config_text(corpus, 'tds').strip()}\nremote: {url}\n")
-    train(zygote, first, -signal.SIGKILL, **{KILL: f"copy {operation} 8"})
+    allowed = {"SONOSCO_ALLOW_WRITE": f"file://{tmp_path}/remote"}
+    train(zygote, first, -signal.SIGKILL, **{KILL: f"copy {operation} 8"}, **allowed)
     shutil.rmtree(first)
     run = tmp_path / "second" / "run"
-    code = zygote.run("resume", url, "--run-dir", run, log=tmp_path / "log.txt")
+    code = zygote.run("resume", url, "--run-dir", run, log=tmp_path / "log.txt", **allowed)
     assert code == 0, (tmp_path / "log.txt").read_text()
     assert_alike(unbroken("tds", 1, "float32"), run, but=("remote",))
