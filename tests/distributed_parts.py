@@ -112,6 +112,17 @@ class Trip(AbstractCallback):
 
 
 @serializable
+class ClockAhead(AbstractCallback):
+    """In one process, from a step on, hours more have passed than in the others."""
+
+    at: int
+
+    def on_batch_end(self, moment: Moment) -> None:
+        if moment.context.global_step >= self.at:
+            moment.context.seconds += 36000.0
+
+
+@serializable
 class Witness(AbstractCallback):
     """Every process writes down what it saw."""
 

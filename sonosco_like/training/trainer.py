@@ -241,7 +241,7 @@ class ModelTrainer(Checkpointing, Recovering):
         """Epoch after epoch, until all are done or somebody stops it."""
         self._agree()
         stop = self._stop
-        while stop is None and not self._finished():
+        while stop is None and self.epoch < self.epochs and not self._limit.ends_training(self):
             self._mark_good(settings=True)
             try:
                 self.train_epoch(self.epoch)

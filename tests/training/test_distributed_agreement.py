@@ -102,6 +102,14 @@ def test_a_shipped_callback_that_stops_in_the_first_process_ends_all_well(tmp_pa
     assert load(folder / "run" / "final").global_step == 4
 
 
+def test_a_time_limit_that_one_process_reaches_ends_all_at_the_same_batch(tmp_path):
+    config = CONFIG.replace("  epochs: 2\n", "  epochs: 2\n  max_duration: 90min\n").replace("at: 6,", "at: 99,")
+    folder = write(tmp_path, config + "  - {class: distributed_parts.ClockAhead, at: 3, ranks: [1]}\n")
+    said = train(folder)
+    assert "max_duration 90min is reached" in said
+    assert load(folder / "run" / "final").global_step == 3
+
+
 def test_parameters_that_only_some_batches_of_some_processes_use_learn_as_in_one_process(tmp_path):
     config = CONFIG.replace("training_parts.Net", "distributed_parts.Heads").replace("Shares", "Tasks")
     freeze = '  - {class: FreezeParameters, patterns: ["heads.2.*"], until: 4ba}\n'
