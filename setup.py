@@ -11,14 +11,14 @@ VERSION = re.search(r'__version__ = "(.+)"', (HERE / "sonosco_like" / "version.p
 EXTRAS = {
     "synth": ["espeakng-loader>=0.2.4"],  # brings espeak-ng, which is under the GPL: see NOTICE
     "bpe": ["sentencepiece>=0.2"],
-    "decode": ["flashlight-text>=0.0.7"],
     "remote": ["fsspec>=2024.2", "s3fs>=2024.2"],
     "serve": ["fastapi>=0.110", "uvicorn>=0.29"],
     "export": ["onnx>=1.16", "onnxruntime>=1.17"],
     "wandb": ["wandb>=0.17"],
     "mlflow": ["mlflow-skinny>=2.14"],
-    "docs": ["mkdocs>=1.6"],
+    "docs": ["mkdocs>=1.6", "mkdocstrings[python]>=0.27"],
     "bench": [
+        "flashlight-text>=0.0.7",
         "lhotse>=1.24",
         "lightning>=2.4",
         "psutil>=5.9",
@@ -29,6 +29,7 @@ EXTRAS = {
         "urllib3",
     ],
     "dev": [
+        "flashlight-text>=0.0.7",  # the judge of our CTC beam search
         "flask>=3",
         "flask-cors>=5",
         "hypothesis>=6.100",
@@ -59,9 +60,10 @@ setup(
     python_requires=">=3.10",
     package_dir={"": "."},  # so that an editable install is a path, which type checkers and editors follow
     packages=find_packages(include=["sonosco_like", "sonosco_like.*"]),
-    package_data={"sonosco_like": ["py.typed", "tensorboard_plugin/static/*"]},
+    package_data={"sonosco_like": ["py.typed", "tensorboard_plugin/static/*", "templates/*"]},
     install_requires=[
         "click>=8.1",
+        "jinja2>=3.1",
         "librosa>=0.10",
         "matplotlib>=3.8",
         "numpy>=1.26",

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.bench_save import Net, Trainer
 from benchmarks.results import report_ratio
 from benchmarks.timing import print_ratios, take_turns
-from sonosco_like.training.saving import CheckpointSaver
+from sonosco_like.training.saver import CheckpointSaver
 
 
 def main() -> None:

@@ -29,8 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.results import Row, report
 from benchmarks.timing import turns
-from sonosco_like.data.augment import WaveformAugmentation, utterance_random
-from sonosco_like.data.augment_features import SpecAugment
+from sonosco_like.data.augment import SpecAugment, WaveformAugmentation, utterance_random
 from sonosco_like.data.augment_recordings import NoiseFiles, Reverberation
 from sonosco_like.data.augment_waveform import (
     Gain,

@@ -25,7 +25,7 @@ from sonosco_like.data.corpora.channel import SAMPLE_RATE, draw_channel
 from sonosco_like.data.corpora.espeak import Espeak, Prosody
 from sonosco_like.data.corpora.grammar import draw_text
 from sonosco_like.data.corpora.rendering import render_speaker, write_flac
-from sonosco_like.data.corpora.speaking import draw_speaker, say
+from sonosco_like.data.corpora.speakers import draw_speaker, say
 from sonosco_like.data.corpora.synth import plan_speakers, synthesize
 
 VOICE = "gmw/en-US+m3"

@@ -44,7 +44,13 @@ def recogniser() -> TrainedRecogniser:
     ]
     encoder = DeepSpeech2Encoder(cell="lstm", hidden_size=192, layers=3, convolutions=convolutions)
     model = DeepSpeech2(vocabulary_size=32, features=40, encoder=encoder)
-    return TrainedRecogniser(LogMel(mels=40), UtteranceNormalization(), model, GreedyCTCDecoder(), Alphabet())
+    return TrainedRecogniser(
+        features=LogMel(mels=40),
+        normalization=UtteranceNormalization(),
+        model=model.eval(),
+        decoder=GreedyCTCDecoder(),
+        tokenizer=Alphabet(),
+    )
 
 
 def speech(seconds: float, random: np.random.Generator) -> np.ndarray:

@@ -11,11 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from sonosco_like.callbacks.destinations import WritesFiles
+from sonosco_like.callbacks.destinations import Destination
+from sonosco_like.callbacks.run_file import RunFile
 from sonosco_like.events import AbstractCallback
-from sonosco_like.serialization import REGISTRY
-from sonosco_like.serialization.definition import is_state, type_hints
-from sonosco_like.serialization.registry import is_abstract
+from sonosco_like.serialization import REGISTRY, field_types, is_abstract, is_state
 
 PAGE = Path(__file__).with_name("callbacks.md")
 
@@ -80,8 +79,9 @@ INTRODUCTION = """\
 
 <!-- Written by docs/generate_callbacks.py from the docstrings of the classes. Change those, not this page. -->
 
-A callback listens to a run: it stops it, steers it, watches it or writes it down. [Events](events.md) tells how the
-mechanism works and how to write your own. In a config, callbacks are a list of the trainer:
+A callback listens to a run: it stops it, steers it, watches it or writes it down.
+[Writing a callback](writing-a-callback.md) explains the mechanism and how to write your own.
+In a config, callbacks are a list of the trainer:
 
 ```yaml
 callbacks:
@@ -136,7 +136,7 @@ def _contents() -> str:
 
 def _common() -> str:
     every = _table(AbstractCallback, dataclasses.fields(AbstractCallback))
-    files = _table(WritesFiles, [field for field in dataclasses.fields(WritesFiles) if field.name in WRITERS])
+    files = _table(RunFile, [field for field in dataclasses.fields(RunFile) if field.name in WRITERS])
     return "\n".join(["## Fields of every callback\n", *every, "", WRITING, *files, ""])
 
 
@@ -153,7 +153,7 @@ def _section(cls: type) -> str:
 
 def _is_as_always(field: dataclasses.Field[Any]) -> bool:
     """Whether a field is told of at the top of the page and has no default of its own."""
-    common = [*dataclasses.fields(AbstractCallback), *dataclasses.fields(WritesFiles)]
+    common = [field for cls in (AbstractCallback, Destination, RunFile) for field in dataclasses.fields(cls)]
     return any(field.name == each.name and _default(field) == _default(each) for each in common)
 
 
@@ -163,12 +163,12 @@ def _line(title: str, text: str) -> str:
 
 def _table(cls: type, fields: Iterable[dataclasses.Field[Any]]) -> list[str]:
     """Fields with type and default; what a base class tells of them is repeated, what the class tells is above."""
-    hints = typing.get_type_hints(cls) if cls is AbstractCallback else type_hints(cls)
-    told = sentences(cls.__doc__ or "") if cls not in (AbstractCallback, WritesFiles) else []
+    hints = typing.get_type_hints(cls) if cls in (AbstractCallback, RunFile) else field_types(cls)
+    told = sentences(cls.__doc__ or "") if cls not in (AbstractCallback, RunFile) else []
     rows = []
     for field in fields:
         own = any(field.name in names_in(each) for each in told)
-        always = cls not in (AbstractCallback, WritesFiles) and field.name in COMMON
+        always = cls not in (AbstractCallback, RunFile) and field.name in COMMON
         meaning = "" if own or always else meaning_of(cls, field.name)
         rows.append((f"`{field.name}`", _type(hints[field.name]), _default(field), meaning))
     width = 4 if any(row[3] for row in rows) else 3
@@ -178,8 +178,8 @@ def _table(cls: type, fields: Iterable[dataclasses.Field[Any]]) -> list[str]:
 
 def meaning_of(cls: type, name: str) -> str:
     """The sentences about a field, from the nearest class that has any."""
-    for base in cls.__mro__:
-        if issubclass(base, AbstractCallback) and base.__doc__:
+    for base in (*cls.__mro__, *([RunFile] if name in WRITERS else [])):
+        if issubclass(base, (AbstractCallback, RunFile)) and base.__doc__:
             found = [each for each in sentences(base.__doc__) if name in names_in(each)]
             if found:
                 return " ".join(found)
@@ -220,7 +220,7 @@ def _default(field: dataclasses.Field[Any]) -> str:
 def _shown(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return f"`{str(value).lower() if value is not None else 'null'}`"
-    if REGISTRY.entry_of(type(value)) is not None:
+    if REGISTRY.registration_of(type(value)) is not None:
         return f"a `{type(value).__name__}`"
     if isinstance(value, (list, tuple)):
         return f"`[{', '.join(map(str, value))}]`"

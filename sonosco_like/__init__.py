@@ -1,45 +1,42 @@
 """Train speech recognisers from one YAML file, and resume them bit for bit.
 
-This file is the public surface; everything it offers is fetched when it is first used, so that importing it is quick.
+This file is the public surface; its names are imported when they are first used, so that importing it is quick.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sonosco_like.providers import PROVIDERS
+from sonosco_like.deferred_imports import PROVIDERS, lazy
 from sonosco_like.torchaudio_import import install_stand_in
 from sonosco_like.version import __version__
 
 if TYPE_CHECKING:
     from sonosco_like.evaluation import ModelEvaluator
-    from sonosco_like.events import AbstractCallback, Event, Stop
+    from sonosco_like.events import AbstractCallback, Event, Moment, Stop, TrainerContext, stage
     from sonosco_like.inference import load_transcriber
+    from sonosco_like.losses import Loss
+    from sonosco_like.metrics import metric
     from sonosco_like.serialization import diff, dumps, load, loads, save, serializable, state
     from sonosco_like.training import Experiment, ModelTrainer
 
 __all__ = [
-    "AbstractCallback", "Event", "Experiment", "ModelEvaluator", "ModelTrainer", "Stop", "__version__",
-    "diff", "dumps", "load", "load_transcriber", "loads", "save", "serializable", "state",
+    "AbstractCallback", "Event", "Experiment", "Loss", "ModelEvaluator", "ModelTrainer", "Moment", "Stop",
+    "TrainerContext", "__version__", "diff", "dumps", "load", "load_transcriber", "loads", "metric", "save",
+    "serializable", "stage", "state",
 ]  # fmt: skip
 
-_HOMES = {
-    **dict.fromkeys(["AbstractCallback", "Event", "Stop"], "events"),
-    **dict.fromkeys(["diff", "dumps", "load", "loads", "save", "serializable", "state"], "serialization"),
-    **dict.fromkeys(["Experiment", "ModelTrainer"], "training"),
-    "ModelEvaluator": "evaluation",
-    "load_transcriber": "inference",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "evaluation": "ModelEvaluator",
+        "events": "AbstractCallback Event Moment Stop TrainerContext stage",
+        "inference": "load_transcriber",
+        "losses": "Loss",
+        "metrics": "metric",
+        "serialization": "diff dumps load loads save serializable state",
+        "training": "Experiment ModelTrainer",
+    },
+)
 
 
 def _import_catalog() -> None:
@@ -53,7 +50,7 @@ def _import_plugins() -> None:
         plugin.load()
 
 
-# A name that is not known yet may be one of ours whose room was not imported, or one of an installed plugin.
+# A name that is not known yet may be one of ours in a module that was not imported, or one of an installed plugin.
 PROVIDERS += [_import_catalog, _import_plugins]
 
 # Other packages, such as transformers, import a torchaudio that they find, and fail where it does.

@@ -1,10 +1,10 @@
 """Imports every room, so that each name a config may use is known. Layer 6: nothing below may import this."""
 
 from sonosco_like import callbacks, data, decoding, events, losses, metrics, models, optim, training
-from sonosco_like.data import augment_features, augment_recordings, augment_waveform, bpe, loader
-from sonosco_like.data.corpora import synthetic
+from sonosco_like.data import augment_recordings, augment_waveform, loader, torchaudio_transforms
+from sonosco_like.data.corpora import synth
 
 __all__ = [
-    "augment_features", "augment_recordings", "augment_waveform", "bpe", "callbacks", "data", "decoding", "events",
-    "loader", "losses", "metrics", "models", "optim", "synthetic", "training",
+    "augment_recordings", "augment_waveform", "callbacks", "data", "decoding", "events",
+    "loader", "losses", "metrics", "models", "optim", "synth", "torchaudio_transforms", "training",
 ]  # fmt: skip

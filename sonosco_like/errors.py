@@ -1,4 +1,4 @@
-"""The errors a user can meet. Each message says what was expected, what came, and what to do.
+"""The errors a user can meet. Each message contains what was expected, what came, and what to do.
 
 Layer 0: every room raises these, and the command line turns them into one readable line and an exit code.
 """
@@ -8,14 +8,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 
 class SonoscoError(Exception):
-    """Anything this package raises on purpose; a traceback of it is never needed to understand it."""
+    """The base of all errors that this package raises on purpose; the message explains them without a traceback."""
 
 
 class UsageError(SonoscoError, ValueError):
-    """The caller asked for something that cannot be: a wrong argument, a missing file, a wrong combination."""
+    """The caller asked for something impossible: a wrong argument, a missing file, a wrong combination."""
 
 
 class DataError(SonoscoError, ValueError):
@@ -23,16 +24,16 @@ class DataError(SonoscoError, ValueError):
 
 
 class MissingPackageError(SonoscoError, ImportError):
-    """An optional package is needed for what was asked, and is not installed."""
+    """The request needs an optional package that is not installed."""
 
 
 class DefinitionError(SonoscoError, TypeError):
-    """A class or function cannot be made serializable; raised where it is defined."""
+    """A class or function cannot be made serializable; raised at its definition."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong in a file: where it is, where it sits in the object graph, and what is wrong with it."""
+    """One problem in a file: the file and line, the path in the object graph, and what is wrong."""
 
     message: str
     path: str = ""
@@ -45,7 +46,7 @@ class Problem:
 
 
 class ConfigError(SonoscoError, ValueError):
-    """A text or an object graph that does not fit its classes; carries every problem that was found, not the first."""
+    """A text or an object graph does not fit its classes; the error carries all problems, not only the first."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
@@ -57,13 +58,36 @@ class StorageError(SonoscoError, OSError):
 
 
 class NetworkError(SonoscoError, ConnectionError):
-    """A machine at the other end of the network cannot be reached; no fault of a config that happened to be read."""
+    """Another machine cannot be reached over the network; the config is not the cause."""
 
     exit_code = 1
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """A remedy to append to a message, or nothing if no candidate is near."""
+    """The end of a message that suggests the nearest candidate; empty if none is near."""
     folded = {candidate.casefold(): candidate for candidate in sorted(candidates, reverse=True)}
     near = difflib.get_close_matches(word[:100].casefold(), folded, n=1, cutoff=0.6)
     return f"; did you mean {folded[near[0]]!r}?" if near else ""
+
+
+def list_some(names: Sequence[object], most: int, separator: str = ", ") -> str:
+    """The first names for a message, and how many more there are: `a, b and 3 more`; `none` for an empty list."""
+    more = len(names) - most
+    return (separator.join(map(str, names[:most])) or "none") + (f" and {more} more" if more > 0 else "")
+
+
+def check_patterns(patterns: Iterable[str], names: Sequence[str]) -> None:
+    """Raise UsageError for the first pattern, such as `encoder.*`, that matches no name of a parameter."""
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            hint = did_you_mean(pattern, _likely_patterns(names))
+            raise UsageError(f"The pattern {pattern!r} fits no parameter{hint or '.'} There are {list_some(names, 3)}.")
+
+
+def _likely_patterns(names: Iterable[str]) -> set[str]:
+    """Patterns that a user may have meant: whole names, parts of the model, and last names."""
+    found = set()
+    for name in names:
+        parts = name.split(".")
+        found |= {name, f"*.{parts[-1]}"} | {".".join(parts[:end]) + ".*" for end in range(1, len(parts))}
+    return found

@@ -1,4 +1,4 @@
-"""The nouns that travel between rooms: what the data room hands to models, and what models hand on.
+"""The records that pass between rooms: batches from data to models, and the results of models and decoders.
 
 Layer 0. Shape suffixes, used in the whole package:
     B batch, T input frames, F features per frame, U label positions, V vocabulary,
@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Every vocabulary begins with these, so that models and text agree without knowing each other.
+# Every vocabulary begins with these symbols, so that models and tokenizers agree on them.
 BLANK, START, END, UNKNOWN = 0, 1, 2, 3
 SPECIAL_SYMBOLS = ("<blank>", "<s>", "</s>", "<unk>")
+UNKNOWN_TEXT = "⁇"  # what UNKNOWN is decoded to
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Output:
-    """What a model makes of a batch. A CTC model fills the `ctc` pair, an attention model the `attention` fields,
+    """The output of a model for a batch. A CTC model fills the `ctc` pair, an attention model the `attention` fields,
     a joint one both.
 
     ```
@@ -94,7 +95,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A symbol or a word that was heard, with its place in the audio in seconds and the model's confidence in it."""
+    """A recognised symbol or word, with its start and end in seconds and the model's confidence in it."""
 
     text: str
     start: float
@@ -104,10 +105,22 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """One reading of an utterance: its text, its score (higher is better), and how it came about."""
+    """One possible transcript of an utterance: its text and labels, its score (higher is better), tokens and words."""
 
     text: str
     labels: tuple[int, ...]
     score: float
     tokens: tuple[Token, ...] = ()
     words: tuple[Token, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """One example: its id, the reference text, and the text that the model recognised.
+
+    For data that is not speech, the reference is the target of the example and the hypothesis is the model's output.
+    """
+
+    id: str
+    reference: Any
+    hypothesis: Any

@@ -1,9 +1,9 @@
-"""`import torchaudio`, also where its compiled part does not fit the installed torch.
+"""`import torchaudio`, also if its compiled part does not fit the installed torch.
 
-The published torchaudio is built for one CUDA version and refuses to import beside a CPU build of torch, or one for
-another CUDA. All we need of it (filter banks, resampling, masking, Kaldi features) is Python, and other packages, such
-as transformers, cannot be imported either where they find it. So `import sonosco_like` puts a finder before Python's
-own: whoever imports torchaudio gets the real extension if it loads, and else one that says "not compiled".
+The published torchaudio is built for one CUDA version, and its import fails beside a torch for the CPU or for another
+CUDA. The parts that we need (spectrograms, filter banks, masking, pretrained encoders) are Python. Other packages, such
+as transformers, import a torchaudio that they find, and then fail too. So `import sonosco_like` puts a finder before
+Python's own: every import of torchaudio gets the real extension if it loads, otherwise a stand-in for it.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def import_torchaudio() -> ModuleType:
 
 
 def install_stand_in() -> None:
-    """From now on every import of torchaudio works; nothing is imported here."""
+    """Make every later import of torchaudio work; this imports nothing."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds torchaudio's extension where everybody does, and nothing else."""
+    """Finds torchaudio's extension in the usual place, and nothing else."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -56,7 +56,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads the real extension, or fills its module with what stands in for it."""
+    """Loads the real extension, or fills its module with the stand-in."""
 
     def __init__(self, real: Any) -> None:
         self._real = real

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a script started with `&`
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ["OMP_NUM_THREADS"] = "1"  # tests run side by side; threads of one would wait for those of another
 

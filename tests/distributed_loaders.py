@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import torch
+from tiny import squared_error
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
-from training_parts import squared_error
 
 from sonosco_like import Experiment, ModelTrainer, serializable
 from sonosco_like.events import AbstractCallback, Moment

@@ -17,7 +17,7 @@ def compare(make, inputs: Tensor, processes: Processes) -> None:
     torch.manual_seed(1)
     whole, half = make(), make()
     half.load_state_dict(whole.state_dict())
-    processes.share_statistics(half)
+    processes.sync_batch_norm(half)
     assert all(module.shared for module in half.modules() if isinstance(module, RunningMoments))
     mine = slice(2 * processes.rank, 2 * processes.rank + 2)
     all_inputs, half_inputs = inputs.clone().requires_grad_(), inputs[mine].clone().requires_grad_()

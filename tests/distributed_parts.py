@@ -8,8 +8,8 @@ import signal
 from pathlib import Path
 
 import torch
+from tiny import Sums
 from torch import Tensor, nn
-from training_parts import Sums
 
 from sonosco_like import serializable
 from sonosco_like.events import AbstractCallback, Moment
@@ -119,7 +119,7 @@ class ClockAhead(AbstractCallback):
 
     def on_batch_end(self, moment: Moment) -> None:
         if moment.context.global_step >= self.at:
-            moment.context.seconds += 36000.0
+            moment.context.position.set_clock(moment.context.seconds + 36000.0)
 
 
 @serializable

@@ -8,15 +8,15 @@ from dataclasses import field
 
 import torch
 from distributed_parts import Plain, Shares
+from tiny import squared_error
 from torch import distributed
-from training_parts import squared_error
 
 from sonosco_like import ModelTrainer, Stop, serializable
 from sonosco_like.errors import SonoscoError
 from sonosco_like.events import AbstractCallback, Moment, known_events
 from sonosco_like.optim import SGD
 from sonosco_like.training import seed_everything
-from sonosco_like.training.averaging import WeightAverage
+from sonosco_like.training.used_weights import WeightAverage
 
 SCOPES = ("batch", "epoch", "training")
 ONCE = ("training", "build", "attach")

@@ -1,6 +1,6 @@
 """The fenced blocks of README.md and docs/, and a program that executes the Python of one page.
 
-python page_blocks.py docs/events.md    runs its blocks in order, in one namespace, in the present folder
+python page_blocks.py docs/training.md    runs its blocks in order, in one namespace, in the present folder
 """
 
 from __future__ import annotations

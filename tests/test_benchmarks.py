@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from warm import warm_python
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks/ is not part of what is installed
 
@@ -47,7 +48,7 @@ def page(tmp_path):
 
 
 def test_every_benchmark_is_listed_with_what_it_measures():
-    command = [sys.executable, "-m", "benchmarks", "--list"]
+    command = [*warm_python(), "-m", "benchmarks", "--list"]
     listed = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout.splitlines()
     names = [path.stem.removeprefix("bench_") for path in FILES]
     assert [line.split()[0] for line in listed] == names
@@ -55,13 +56,13 @@ def test_every_benchmark_is_listed_with_what_it_measures():
     assert all(len(line.split()) > 5 for line in listed), "a benchmark says nothing about itself"
 
 
-@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
-def test_every_benchmark_reports_rows(path):
+def test_every_benchmark_reports_rows():
     """Seen in its text: to run them all takes an hour."""
-    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
-    named = {node.func.id: node for node in calls if isinstance(node.func, ast.Name)}
-    assert {"report", "report_ratio"} & named.keys()
-    assert Benchmark(path).summary.count(" ") > 5
+    for path in FILES:
+        calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        named = {node.func.id for node in calls if isinstance(node.func, ast.Name)}
+        assert {"report", "report_ratio"} & named, f"{path.name} reports nothing."
+        assert Benchmark(path).summary.count(" ") > 5, f"{path.name} says nothing about itself."
 
 
 def test_a_goal_is_compared_not_claimed():
@@ -157,16 +158,12 @@ def test_the_page_keeps_its_prose_and_the_rows_of_what_did_not_run(page):
     assert LATER.line() in text
 
 
-def test_a_run_without_rows_leaves_the_list(page):
+def test_a_run_without_rows_leaves_the_list_and_so_does_a_benchmark_that_is_gone(page):
     page.put("two", "two", [Row("old", 1.0)], EARLIER)
     page.put("two", "two", [Row("new", 1.0)], LATER)
     assert EARLIER.line() not in page.path.read_text()
-
-
-def test_rows_of_a_benchmark_that_is_gone_go(page):
-    page.put("two", "two", [Row("old", 1.0)], EARLIER)
-    Page(page.path, ["one", "three"]).put("one", "one", [Row("new", 1.0)], LATER)
-    assert "old" not in page.path.read_text()
+    Page(page.path, ["one", "three"]).put("one", "one", [Row("young", 1.0)], LATER)
+    assert "new" not in page.path.read_text()
 
 
 def test_writing_the_same_twice_changes_nothing(page):
@@ -187,35 +184,24 @@ def test_a_page_without_a_place_for_the_table_is_refused_before_anything_is_meas
         Page(folder / "bare.md", [])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_wrong_use_is_said_and_nothing_is_measured(folder, capfd):
+    for arguments, said in (
         (["godo"], "there are good, wrong"),
         (["--skip", "godo"], "there are good, wrong"),
         (["--", "--rows", "5"], "for one benchmark"),
         (["good", "--quick", "--write", "page.md"], "not to be written down"),
-    ],
-)
-def test_wrong_use_is_said_and_nothing_is_measured(folder, capfd, arguments, said):
-    assert main(arguments, folder) == 2
-    printed = capfd.readouterr()
-    assert said in printed.err
-    assert "==" not in printed.out
+    ):
+        assert main(arguments, folder) == 2
+        printed = capfd.readouterr()
+        assert said in printed.err
+        assert "==" not in printed.out
 
 
-@pytest.mark.parametrize(
-    ("given", "shown"),
-    [
-        (
-            ["learning", "--write", "docs/b.md", "--", "--corpus", "/my home/it's/digits"],
-            "--write docs/b.md -- --corpus digits",
-        ),
-        (["--write=/a/b c/page.md"], "--write=page.md"),
-        (["--corpus", "/a/b/"], "--corpus b/"),
-    ],
-)
-def test_a_command_is_shown_without_the_folders_of_this_machine(given, shown):
-    assert without_folders(given).endswith(shown)
+def test_a_command_is_shown_without_the_folders_of_this_machine():
+    given = ["learning", "--write", "docs/b.md", "--", "--corpus", "/my home/it's/digits"]
+    assert without_folders(given).endswith("--write docs/b.md -- --corpus digits")
+    assert without_folders(["--write=/a/b c/page.md"]) == "--write=page.md"
+    assert without_folders(["--corpus", "/a/b/"]) == "--corpus b/"
 
 
 def test_words_choose_and_skip(folder, capfd):
@@ -276,7 +262,7 @@ def test_minutes_to_the_target_are_those_of_the_first_validation_that_reached_it
     calls = f"report_curve('las', {curve}, True); report_curve('tds', [(1.0, 7.0)], False)"
     code = f"from benchmarks.bench_learning import report_curve; {calls}"
     rows = tmp_path / "rows.jsonl"
-    subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True, env={**os.environ, ROWS_FILE: str(rows)})
+    subprocess.run([*warm_python(), "-c", code], cwd=PROJECT, check=True, env={**os.environ, ROWS_FILE: str(rows)})
     reached, end, never, early = read_rows(rows)
     assert (reached.value, reached.unit) == (2.5, "min")
     assert (end.value, end.goal, end.met) == (2.5, 2.0, False)

@@ -1,102 +1,169 @@
-"""The image is kept in step with what it installs; there is no Docker engine in the tests, so it is read, not built."""
+"""Dockerfile and docker-compose.yaml can be followed: what they copy exists, and so do the commands they run.
+
+There is no Docker engine in the tests, so they are read, not built.
+"""
 
 from __future__ import annotations
 
+import argparse
 import ast
+import json
 import re
+import shlex
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 import yaml
-from test_docs import check_command
+from command_lines import check_command
+from pip._internal.commands import create_command
 
 PROJECT = Path(__file__).parents[1]
-DOCKERFILE = (PROJECT / "Dockerfile").read_text(encoding="utf-8")
-INSTRUCTIONS = re.sub(r"\\\n", " ", re.sub(r"(?m)^#.*\n", "", DOCKERFILE))
-STAGES = dict(re.findall(r"(?s)^FROM \S+ AS (\w+)\n(.*?)(?=^FROM|\Z)", INSTRUCTIONS, re.MULTILINE))
 COMPOSE = yaml.safe_load((PROJECT / "docker-compose.yaml").read_text(encoding="utf-8"))
 SETUP = (PROJECT / "setup.py").read_text(encoding="utf-8")
+MAKEFILE = (PROJECT / "Makefile").read_text(encoding="utf-8")
+OF_THE_SYSTEM = {"apt-get", "useradd", "install", "rm"}
 
 
-def extras_of_setup():
-    tree = ast.parse(SETUP)
-    (extras,) = [node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "EXTRAS"]
+@dataclass
+class Stage:
+    """What is between one FROM and the next."""
+
+    name: str
+    base: str
+    instructions: list[tuple[str, str]] = field(default_factory=list)
+
+    def all(self, word: str) -> list[str]:
+        """The arguments of every instruction of one kind, in their order."""
+        return [arguments for instruction, arguments in self.instructions if instruction == word]
+
+    def commands(self) -> list[list[str]]:
+        """Every command of a RUN, as words."""
+        return [shlex.split(line) for each in self.all("RUN") for line in each.split("&&")]
+
+
+def read_dockerfile(text: str) -> tuple[dict[str, str], dict[str, Stage]]:
+    """The arguments before the first stage, and the stages by name."""
+    lines = re.sub(r"\\\n", " ", re.sub(r"(?m)^\s*#.*\n", "", text)).splitlines()
+    arguments: dict[str, str] = {}
+    stages: dict[str, Stage] = {}
+    for line in filter(str.strip, lines):
+        word, _, rest = line.partition(" ")
+        if word == "FROM":
+            base, _, name = rest.split()
+            stages[name] = Stage(name, base)
+        elif stages:
+            list(stages.values())[-1].instructions.append((word, rest.strip()))
+        else:
+            assert word == "ARG", f"{line!r} is before the first stage"
+            arguments.update([rest.split("=", 1)])
+    return arguments, stages
+
+
+ARGUMENTS, STAGES = read_dockerfile((PROJECT / "Dockerfile").read_text(encoding="utf-8"))
+
+
+def extras_of_setup() -> set[str]:
+    assigned = [node for node in ast.parse(SETUP).body if isinstance(node, ast.Assign)]
+    (extras,) = [node.value for node in assigned if node.targets[0].id == "EXTRAS"]
     return set(ast.literal_eval(extras))
 
 
-def version(text):
+def version(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(".")))
 
 
-def test_the_stages_end_with_the_one_that_runs():
-    assert list(STAGES) == ["installed", "base", "test", "run"]
+def problem_of(words: list[str]) -> str:
+    """Why a command of the image cannot be run, as far as it can be known without running it."""
+    program, *arguments = words
+    if program == "pip":
+        options, (wanted,) = create_command("install").parse_args(arguments[1:])
+        return "" if all((PROJECT / each).is_file() for each in options.constraints) and wanted else "no constraints"
+    if program == "make":
+        missing = [target for target in arguments if not re.search(rf"^{target}:", MAKEFILE, re.MULTILINE)]
+        return f"there is no target {missing}" if missing else ""
+    if program == "python":
+        return "" if arguments[:2] == ["-m", "venv"] else "only `python -m venv` is expected"
+    return "" if program in OF_THE_SYSTEM else "this program is not known here"
+
+
+def test_every_command_of_the_image_exists_with_its_options():
+    commands = [words for stage in STAGES.values() for words in stage.commands()]
+    commands += [json.loads(each) for each in STAGES["test"].all("CMD")]
+    found = {" ".join(words): problem_of(words) for words in commands}
+    assert {words: problem for words, problem in found.items() if problem} == {}
+    assert len(found) >= 7
+    (entry,), (default,) = STAGES["run"].all("ENTRYPOINT"), STAGES["run"].all("CMD")
+    assert json.loads(entry) == ["sonosco"]
+    check_command(shlex.join(json.loads(default)))
+
+
+def test_what_is_copied_exists_and_is_not_kept_out():
+    ignored = (PROJECT / ".dockerignore").read_text(encoding="utf-8").split()
+    assert {".git", ".venv", "runs", "data"} <= set(ignored), "what is large or private stays out of the image"
+    names = list(STAGES)
+    for stage in STAGES.values():
+        for line in stage.all("COPY"):
+            *sources, _ = [word for word in line.split() if not word.startswith("--")]
+            (origin,) = re.findall(r"--from=(\w+)", line) or [None]
+            if origin is None:
+                assert [each for each in sources if not (PROJECT / each).exists() or each in ignored] == [], line
+            else:
+                assert names.index(origin) < names.index(stage.name), line
+
+
+def test_the_install_copies_what_setup_reads_and_installs_extras_that_exist():
+    copied = {word for line in STAGES["installed"].all("COPY") for word in line.split()[:-1]}
+    assert copied == {"setup.py", "constraints.txt", "README.md", "LICENSE", "NOTICE", "sonosco_like"}
+    arguments = dict(each.split("=", 1) for each in STAGES["installed"].all("ARG"))
+    extras = set(arguments["EXTRAS"].split(","))
+    assert extras <= extras_of_setup()
+    assert "synth" in extras, "the default command of docker-compose.yaml makes its corpus"
+    assert "-c constraints.txt" in MAKEFILE, "the tests of the image are installed with the same constraints"
 
 
 def test_the_image_has_the_python_of_the_package():
-    python = version(re.search(r"^ARG PYTHON=([\d.]+)$", DOCKERFILE, re.MULTILINE)[1])
+    python = version(ARGUMENTS["PYTHON"])
     assert python >= version(re.search(r'python_requires=">=([\d.]+)"', SETUP)[1])
     pinned = re.findall(r'python_version >= "([\d.]+)"', (PROJECT / "constraints.txt").read_text())
     assert python == max(map(version, pinned)), "constraints.txt was made with another Python than the image has"
-    assert re.findall(r"^FROM (python\S+)", INSTRUCTIONS, re.MULTILINE) == ["python:${PYTHON}-slim"] * 2
+    assert [stage.base for stage in STAGES.values()] == [*["python:${PYTHON}-slim"] * 2, "base", "base"]
 
 
-def test_what_is_installed_is_what_the_constraints_say_and_the_extras_exist():
-    (install,) = re.findall(r"^RUN pip install .*$", STAGES["installed"], re.MULTILINE)
-    assert "--constraint constraints.txt" in install
-    extras = set(re.search(r"^ARG EXTRAS=(\S+)$", STAGES["installed"], re.MULTILINE)[1].split(","))
-    assert extras <= extras_of_setup()
-    assert "synth" in extras, "the default command of docker-compose.yaml makes its corpus"
-
-
-@pytest.mark.parametrize("stage", ["installed", "test"])
-def test_another_build_of_torch_can_be_asked_for(stage):
+def test_another_build_of_torch_can_be_asked_for():
     """pip reads the variable, which an argument is while the image is built."""
-    before, installing = re.split(r"^RUN (?:pip|make) install", STAGES[stage], flags=re.MULTILINE)
-    assert re.search(r"^ARG PIP_EXTRA_INDEX_URL=$", before, re.MULTILINE), installing
+    for name in ("installed", "test"):
+        words = [f"{word} {arguments}" for word, arguments in STAGES[name].instructions]
+        (install,) = [place for place, each in enumerate(words) if re.match(r"RUN (pip|make) install", each)]
+        assert "ARG PIP_EXTRA_INDEX_URL=" in words[:install], name
 
 
-def test_what_the_install_copies_is_what_setup_reads():
-    copied = set(" ".join(re.findall(r"^COPY (.*) \S+$", STAGES["installed"], re.MULTILINE)).split())
-    assert copied == {"setup.py", "constraints.txt", "README.md", "LICENSE", "NOTICE", "sonosco_like"}
-    assert all((PROJECT / name).exists() for name in copied)
+def test_the_stage_that_runs_is_the_last_one_small_and_not_root():
+    assert list(STAGES) == ["installed", "base", "test", "run"]
+    assert [STAGES[name].all("USER")[-1] for name in ("base", "test")] == ["sonosco", "sonosco"]
+    assert {word for word, _ in STAGES["run"].instructions} == {"COPY", "ENV", "EXPOSE", "ENTRYPOINT", "CMD"}
 
 
-def test_the_makefile_installs_the_tests_of_the_image_with_the_same_constraints():
-    makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
-    targets = re.findall(r"\bmake ([\w-]+)", re.sub(r"apt-get .*", "", STAGES["test"].replace('", "', " ")))
-    assert targets == ["install", "test"]
-    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
-    assert "-c constraints.txt" in makefile
-
-
-@pytest.mark.parametrize("stage", ["base", "test"])
-def test_no_stage_that_is_run_ends_as_root(stage):
-    assert re.findall(r"^USER (\w+)$", STAGES[stage], re.MULTILINE)[-1] == "sonosco"
-
-
-def test_the_stage_that_runs_is_small():
-    assert "apt-get" not in STAGES["run"]
-    assert "pip" not in STAGES["run"]
-    assert "USER" not in STAGES["run"]
-    assert 'ENTRYPOINT ["sonosco"]' in STAGES["run"]
-
-
-def test_what_is_large_or_private_stays_out_of_the_image():
-    ignored = (PROJECT / ".dockerignore").read_text(encoding="utf-8").split()
-    assert {".git", ".venv", "runs", "data"} <= set(ignored)
-
-
-def test_compose_trains_with_a_command_that_exists_and_shows_the_same_runs():
+@pytest.mark.filterwarnings("ignore:html5lib's sanitizer is deprecated")
+def test_compose_trains_with_a_command_that_exists_and_shows_the_same_runs_to_this_machine_only():
     train, board = COMPOSE["services"]["train"], COMPOSE["services"]["tensorboard"]
     words = [re.sub(r"\$\{\w+:-(.*?)\}", r"\1", word) for word in train["command"]]
     check_command(" ".join(words))
     assert (PROJECT / words[words.index("--config") + 1]).exists()
+    from tensorboard.plugins.core.core_plugin import CorePluginLoader
+
+    parser = argparse.ArgumentParser()
+    CorePluginLoader().define_flags(parser)
+    shown = parser.parse_args(board["command"])
+    assert (shown.logdir, shown.host, shown.port) == ("runs", "0.0.0.0", 6006)
+    assert Path(words[words.index("--run-dir") + 1]).parts[0] == shown.logdir
+    assert board["ports"] == [f"127.0.0.1:{shown.port}:{shown.port}"]
+    assert STAGES["run"].all("EXPOSE") == [str(shown.port)]
+    (inside,) = STAGES["base"].all("WORKDIR")
     assert train["volumes"] == board["volumes"]
-    assert board["command"][board["command"].index("--logdir") + 1] == "runs"
-    inside = re.search(r"^WORKDIR (\S+)$", STAGES["base"], re.MULTILINE)[1]
     assert all(volume.split(":")[1].startswith(f"{inside}/") for volume in train["volumes"])
 
 
-def test_tensorboard_is_reached_from_this_machine_only():
-    (port,) = COMPOSE["services"]["tensorboard"]["ports"]
-    assert port == "127.0.0.1:6006:6006"
+def test_wrong_instructions_would_be_noticed():
+    for wrong in (["make", "instal"], ["pip", "install", "-c", "none.txt", "."], ["sonosko", "train"]):
+        assert problem_of(wrong)

@@ -7,10 +7,8 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 PROJECT = Path(__file__).parents[1]
-FAMILIES = {"S": 24, "P": 14, "A": 15, "R": 7, "C": 14, "N": 12}
+FAMILIES = {"S": 24, "P": 14, "A": 15, "R": 7, "C": 14, "N": 12, "D": 14}
 IDS = [f"{family}{number}" for family, count in FAMILIES.items() for number in range(1, count + 1)]
 TEST = re.compile(r"`(tests/[\w/]+\.py)::([\w:]+)`")
 
@@ -39,14 +37,23 @@ def test_every_id_is_there_once_and_in_order():
     assert [row[0] for row in ROWS] == IDS
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
-def test_a_feature_has_a_name_and_a_test_that_exists_or_is_not_yet_there(row):
-    assert len(row) == 4
-    assert all(row)
-    proofs = row[3].split("<br>")
-    named = [TEST.fullmatch(proof) for proof in proofs if not proof.startswith("not yet")]
-    assert all(named), f"Expected `tests/path.py::test_name` or 'not yet', got {proofs}."
-    for match in named:
-        assert (PROJECT / match[1]).exists(), f"There is no {match[1]}."
-        assert match[2] in names_in(match[1]), f"{match[1]} has no {match[2]}."
-        assert match[2].split("::")[-1].startswith("test_")
+def problems_of(row):
+    if len(row) != 4 or not all(row):
+        return [f"{row[0]}: expected an id, a feature, a name and a proof, got {row}"]
+    found = []
+    for proof in row[3].split("<br>"):
+        match = TEST.fullmatch(proof)
+        if match is None and not proof.startswith("not yet"):
+            found.append(f"{row[0]}: expected `tests/path.py::test_name` or 'not yet', got {proof}")
+        elif match and not (PROJECT / match[1]).exists():
+            found.append(f"{row[0]}: there is no {match[1]}")
+        elif match and match[2] not in names_in(match[1]):
+            found.append(f"{row[0]}: {match[1]} has no {match[2]}")
+        elif match and not match[2].split("::")[-1].startswith("test_"):
+            found.append(f"{row[0]}: {match[2]} is no test")
+    return found
+
+
+def test_every_feature_has_a_name_and_a_test_that_exists_or_is_not_yet_there():
+    found = [problem for row in ROWS for problem in problems_of(row)]
+    assert not found, "\n".join(found)

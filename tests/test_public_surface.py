@@ -8,8 +8,9 @@ import sonosco_like
 from sonosco_like.cli import sonosco
 
 NAMES = [
-    "AbstractCallback", "Event", "Experiment", "ModelEvaluator", "ModelTrainer", "Stop", "__version__",
-    "diff", "dumps", "load", "load_transcriber", "loads", "save", "serializable", "state",
+    "AbstractCallback", "Event", "Experiment", "Loss", "ModelEvaluator", "ModelTrainer", "Moment", "Stop",
+    "TrainerContext", "__version__", "diff", "dumps", "load", "load_transcriber", "loads", "metric", "save",
+    "serializable", "stage", "state",
 ]  # fmt: skip
 
 COMMANDS = {

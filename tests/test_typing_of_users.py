@@ -26,6 +26,98 @@ from right import Count
 Count(every="three")
 """
 
+OWN_PARTS = """
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from sonosco_like import AbstractCallback, Event, ModelTrainer, Stop, serializable, state
+from sonosco_like.events import Moment, TrainerContext
+from sonosco_like.metrics import DecodedBatch, Sums, metric
+from sonosco_like.optim import SGD
+
+
+@serializable
+class Net(nn.Module):
+    size: int = 4
+
+    def __post_init__(self) -> None:
+        self.layer = nn.Linear(self.size, self.size)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        output: Tensor = self.layer(inputs)
+        return output
+
+
+@metric(lower_is_better=True, over="examples")
+def distance(decoded: DecodedBatch) -> Sums:
+    return Sums(float(len(decoded.hypotheses)), 4)
+
+
+@serializable
+class Watch(AbstractCallback):
+    limit: float = 1.0
+    seen: int = state(0)
+
+    def __call__(
+        self, epoch: int, step: int, performance_measures: Mapping[str, float], context: TrainerContext
+    ) -> None:
+        self.seen += 1
+        context.log({"rate": context.optimizer.param_groups[0]["lr"], "step": context.global_step})
+        if performance_measures["loss"] > self.limit:
+            context.stop_training("too far")
+
+    def on_epoch_end(self, moment: Moment) -> None:
+        if moment.context.epochs == 3 and moment.event == Event.EPOCH_END:
+            raise Stop("enough")
+
+
+class AsBefore(AbstractCallback):
+    def __call__(self, epoch: int, step: int, performance_measures: Mapping[str, float], context: Any) -> None:
+        print(context.model, context.whatever)
+
+
+def use(context: TrainerContext) -> None:
+    print(context.epoch)
+
+
+def train(data: list[tuple[Tensor, Tensor]]) -> None:
+    trainer = ModelTrainer(
+        Net(), nn.MSELoss(), 2, data, optimizer=SGD(lr=0.1), metrics=[distance], callbacks=[Watch(), AsBefore()]
+    )
+    use(trainer)
+    trainer.start_training()
+"""
+MISSPELT = """
+from sonosco_like import AbstractCallback
+from sonosco_like.events import Moment
+
+
+class Wrong(AbstractCallback):
+    def on_batch_end(self, moment: Moment) -> None:
+        print(moment.context.global_steps)
+
+    def on_epoch_end(self, moment: Moment) -> None:
+        moment.context.stop_training(3)
+        print(moment.contxt)
+"""
+
+
+def _mypy(folder, *files):
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-pretty", "--cache-dir", "cache", *files]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout
+
+
+def test_a_model_a_metric_and_a_callback_of_a_user_are_checked_down_to_the_members_of_the_trainer(tmp_path):
+    (tmp_path / "own_parts.py").write_text(OWN_PARTS)
+    (tmp_path / "misspelt.py").write_text(MISSPELT)
+    found = _mypy(tmp_path, "own_parts.py", "misspelt.py")
+    assert "Found 3 errors in 1 file (checked 2 source files)" in found, found
+    assert 'misspelt.py:8: error: "TrainerContext" has no attribute "global_steps"; maybe "global_step"?' in found
+    assert 'misspelt.py:11: error: Argument 1 to "stop_training" of "TrainerContext" has incompatible type' in found
+    assert 'misspelt.py:12: error: "Moment" has no attribute "contxt"; maybe "context"?' in found
+
 
 def test_the_types_of_the_installed_package_are_known_to_mypy(tmp_path):
     (tmp_path / "right.py").write_text(RIGHT)

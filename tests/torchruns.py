@@ -1,4 +1,4 @@
-"""A real torchrun, for tests with several processes."""
+"""A real torchrun, for tests with several processes. It and what it starts are warm, so that none imports torch."""
 
 from __future__ import annotations
 
@@ -7,29 +7,26 @@ import subprocess
 import sys
 from pathlib import Path
 
+from warm import warm_python
+
 HERE = Path(__file__).parent
+MODULES = ["--import", "tiny", "--import", "distributed_parts"]
 
 
-def start(folder: Path, *program: str, processes: int = 2) -> subprocess.Popen:
-    """Start a program in several processes."""
+def start(folder: Path, *program: str, processes: int = 2, warm: bool = True) -> subprocess.Popen:
+    """Start a program in several processes, or in one without torchrun; not warm if they are to be killed."""
+    python = warm_python() if warm else [sys.executable]
+    torchrun = [*python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "--no-python"]
     environment = {**os.environ, "PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    command = [*(torchrun if processes > 1 else []), *python, *program]
     return subprocess.Popen(
-        [*command, *program], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
 
 
-def sonosco(folder: Path, *arguments: str, processes: int = 2) -> subprocess.Popen:
+def sonosco(folder: Path, *arguments: str, processes: int = 2, warm: bool = True) -> subprocess.Popen:
     """Start a command in several processes, or in one without torchrun."""
-    modules = ["--import", "training_parts", "--import", "distributed_parts"]
-    program = ["-m", "sonosco_like", *arguments, *modules]
-    if processes > 1:
-        return start(folder, *program, processes=processes)
-    environment = {**os.environ, "PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, *program], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True,
-    )  # fmt: skip
+    return start(folder, "-m", "sonosco_like", *arguments, *MODULES, processes=processes, warm=warm)
 
 
 def said_by(process: subprocess.Popen, code: int = 0) -> str:

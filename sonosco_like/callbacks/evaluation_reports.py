@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 from typing import Any, Literal
 
@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from sonosco_like.callbacks.intervals import Every
-from sonosco_like.callbacks.naming import shown
+from sonosco_like.callbacks.measures import format_value
 from sonosco_like.errors import UsageError
-from sonosco_like.events import AbstractCallback, Moment
+from sonosco_like.events import AbstractCallback, Moment, TrainerContext
 from sonosco_like.serialization import serializable, state
 
 DataSet = Literal["train", "val", "test"]
@@ -22,9 +22,9 @@ DataSet = Literal["train", "val", "test"]
 class EvaluationReport(AbstractCallback):
     """Evaluates the model on data sets, prints a table, and logs the numbers as `report/<set>/<measure>`.
 
-    Loss and metrics on each of `sets` are computed anew `every` so many epochs (null: never) and, with `at_end`, when
+    Loss and metrics on each of `sets` are computed `every` so many epochs (null: never) and, with `at_end`, when
     the training ends. Several validation sets are `val_<name>` each. The first `examples` utterances of each set are
-    printed with what the model hears in them.
+    printed with reference and hypothesis.
     """
 
     sets: list[DataSet] = field(default_factory=lambda: ["val"])
@@ -40,6 +40,10 @@ class EvaluationReport(AbstractCallback):
         if self.examples < 0 or not self.sets:
             raise UsageError("EvaluationReport needs one of the `sets` at least, and 0 or more `examples`.")
 
+    def measures_needed(self) -> Iterable[str]:
+        """None: the measures of the training are not read, so that the gradient norm need not be computed."""
+        return ()
+
     def on_attach(self, moment: Moment) -> None:
         """Refuse data sets that the trainer does not have, and examples that nothing can decode."""
         missing = [name for name in self.sets if not _loaders(moment.context, name)]
@@ -54,11 +58,11 @@ class EvaluationReport(AbstractCallback):
             self._report(moment.context)
 
     def on_training_end(self, moment: Moment) -> None:
-        """Report on the finished model, unless that was just done."""
+        """Report on the finished model, unless the last epoch did."""
         if self.at_end and self.reported_at != moment.context.global_step:
             self._report(moment.context)
 
-    def _report(self, context: Any) -> None:
+    def _report(self, context: TrainerContext) -> None:
         self.reported_at = context.global_step
         loaders = {name: loader for each in self.sets for name, loader in _loaders(context, each).items()}
         found = {name: context.evaluate(loader) for name, loader in loaders.items()}
@@ -70,14 +74,15 @@ class EvaluationReport(AbstractCallback):
                 console.print(line, markup=False, highlight=False)
         context.log({f"report/{name}/{key}": value for name, row in found.items() for key, value in row.items()})
 
-    def _examples(self, context: Any, loaders: dict[str, Any]) -> Iterator[str]:
+    def _examples(self, context: TrainerContext, loaders: dict[str, Any]) -> Iterator[str]:
         for name, loader in loaders.items() if self.examples else ():
             for prediction in context.predict(loader)[: self.examples]:
-                yield f"{name} {prediction.id}\n  said:  {prediction.reference}\n  heard: {prediction.hypothesis}"
+                texts = f"  reference:  {prediction.reference}\n  hypothesis: {prediction.hypothesis}"
+                yield f"{name} {prediction.id}\n{texts}"
 
 
-def _loaders(context: Any, name: DataSet) -> dict[str, Any]:
-    """The loader of a data set, by what it is called; of several validation sets all of them."""
+def _loaders(context: TrainerContext, name: DataSet) -> dict[str, Any]:
+    """The loader of a data set by its name in the table; all loaders if there are several validation sets."""
     found = getattr(context, f"{name}_data_loader")
     if isinstance(found, dict):
         return {f"{name}_{each}": loader for each, loader in found.items()}
@@ -87,5 +92,6 @@ def _loaders(context: Any, name: DataSet) -> dict[str, Any]:
 def _table(found: dict[str, dict[str, float]], title: str) -> Table:
     table = Table("", *found, title=title, title_justify="left")
     for measure in dict.fromkeys(key for row in found.values() for key in row):
-        table.add_row(measure, *(shown(measure, row[measure]) if measure in row else "-" for row in found.values()))
+        cells = (format_value(measure, row[measure]) if measure in row else "-" for row in found.values())
+        table.add_row(measure, *cells)
     return table

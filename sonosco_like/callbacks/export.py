@@ -1,100 +1,79 @@
-"""What is left of a training for those who only want to use the model."""
+"""A folder with the trained recogniser and nothing else, written when the training ends."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from sonosco_like.callbacks.destinations.destination import WritesFiles
-from sonosco_like.events import Moment
-from sonosco_like.inference.parts import LOADERS, read_parts
-from sonosco_like.inference.saved import SavedTrainer
-from sonosco_like.serialization import dumps, save, serializable
+from sonosco_like.callbacks.run_file import RunFile
+from sonosco_like.decoding import default_decoder
+from sonosco_like.events import AbstractCallback, Moment, TrainerContext
+from sonosco_like.inference.recogniser import TrainedRecogniser, read_recogniser
+from sonosco_like.inference.saved_parts import AVERAGED, LAST, SavedParts
+from sonosco_like.models import SpeechModel
+from sonosco_like.serialization import Saved, dumps, save, serializable
 
 logger = logging.getLogger(__name__)
 
-_PARTS = ("features", "normalization", "tokenizer", "cleaner", "max_duration")
-
 
 @serializable
-class HearingParts:
-    """What turns recordings into the features of a model, and its labels into text."""
+class ExportForInference(AbstractCallback):
+    """Writes a `TrainedRecogniser` to the folder `path` of the run when the training ends.
 
-    features: Any = None
-    normalization: Any = None
-    tokenizer: Any = None
-    cleaner: Any = None
-    max_duration: float | None = None
-
-
-@serializable
-class HearingLoader:
-    """Stands where a trainer has its data loader."""
-
-    dataset: HearingParts
-
-
-@serializable
-class InferenceModel:
-    """A trained model with what it needs to hear; each part stands where a saved trainer has it."""
-
-    model: nn.Module
-    train_data_loader: HearingLoader
-    decoder: Any = None
-    averaging: Any = None
-    weights: str = "last"
-
-
-@serializable
-class ExportForInference(WritesFiles):
-    """Writes what is needed for inference when the training ends, and nothing else, to the folder `path` of the run.
-
-    It hears what the run hears: of the best checkpoint if ModelCheckpoint ranks them, else of the end of the training,
-    it takes the model with the weights it is used with (their moving average, if the trainer keeps one and the best
-    was not found by the plain ones), the decoder, the features, the normalization and the tokenizer. These are in the
-    three files of a checkpoint, about a third of its size with Adam, with no name of the training data in it.
-    `sonosco transcribe RUN/inference recording.wav` uses it.
+    It is the recogniser that `sonosco transcribe RUN` uses: that of the best checkpoint if ModelCheckpoint ranks them,
+    otherwise that of the end of the training. Its weights are the moving average, if the trainer keeps one, unless the
+    plain weights were ranked. The folder has the three files of a checkpoint, about a third of its size with Adam, and
+    no name of the training data. `sonosco transcribe RUN/inference recording.wav` uses the folder. Without a speech
+    model, or without datasets that have features and a tokenizer, only the model is written.
     """
 
     order: int = 1500
     path: str = "inference"
+    folder: Path = Path()
+    ranks: list[int] | None = field(default_factory=lambda: [0])
+
+    def __post_init__(self) -> None:
+        self.run_file = RunFile(self.path, self.folder)
 
     def on_attach(self, moment: Moment) -> None:
-        """Refuse, before the first batch, a model or a part of it that no file could bring back."""
-        dumps(_of_trainer(moment.context, "last"), state=False)
+        """Refuse a model that cannot be saved, before the first batch."""
+        self.run_file.resolve(moment.context)
+        dumps(_exportable(moment.context, LAST), state=False)
 
     def on_training_end(self, moment: Moment) -> None:
         """Write the folder."""
         self.write(moment.context)
 
-    def write(self, context: Any) -> Path:
-        """Write the folder as of now; returns where it is."""
-        place = self.place(context)
+    def write(self, context: TrainerContext) -> Path:
+        """Write the folder now, and return its path."""
+        place = self.run_file.resolve(context)
+        averaging = getattr(context, "averaging", None)
         best = _best_checkpoint(context)
         if best is not None:
-            self._save(_of_checkpoint(best), place)
-        elif (averaging := getattr(context, "averaging", None)) is not None and averaging.weights:
+            saved = Saved(best)
+            self._save(_model_of(saved) if _dataset_of(context) is None else read_recogniser(saved), place)
+        elif averaging is not None and averaging.weights:
             with averaging.applied(context.model):
-                self._save(_of_trainer(context, "averaged"), place)
+                self._save(_exportable(context, AVERAGED), place)
         else:
-            self._save(_of_trainer(context, "last"), place)
+            self._save(_exportable(context, LAST), place)
         return place
 
-    def _save(self, made: InferenceModel, place: Path) -> None:
-        parts = made.train_data_loader.dataset
-        if parts.features is None or parts.tokenizer is None:
+    def _save(self, value: Any, place: Path) -> None:
+        if not isinstance(value, TrainedRecogniser):
             logger.warning(
-                "ExportForInference finds no `features` and `tokenizer` in the datasets of this trainer: "
-                "the model in %s can be loaded, but nothing can be transcribed with it.", place,
+                "ExportForInference finds no `features` and `tokenizer` in the datasets of this trainer, or no "
+                "speech model: the model in %s can be loaded, but nothing can be transcribed with it.", place,
             )  # fmt: skip
-        save(made, place)
+        save(value, place)
 
 
-def _best_checkpoint(context: Any) -> Path | None:
-    """The checkpoint that the run is used with, if it is another than its end."""
+def _best_checkpoint(context: TrainerContext) -> Path | None:
+    """The best checkpoint of the run; None if checkpoints are not ranked."""
     checkpoints = getattr(context.experiment, "checkpoints", None)
     if checkpoints is None:
         return None
@@ -103,20 +82,33 @@ def _best_checkpoint(context: Any) -> Path | None:
     return best
 
 
-def _of_checkpoint(folder: Path) -> InferenceModel:
-    parts = read_parts(SavedTrainer(folder))
-    hearing = HearingParts(**{name: getattr(parts, name) for name in _PARTS})
-    loader = HearingLoader(dataset=hearing)
-    return InferenceModel(model=parts.model, train_data_loader=loader, decoder=parts.decoder, weights=parts.weights)
+def _model_of(saved: Saved) -> nn.Module:
+    parts = SavedParts(saved)
+    model: nn.Module = parts.read({"model": nn.Module})["model"]
+    if averaged := parts.averaged_weights():
+        model.load_state_dict(averaged)
+    return model
 
 
-def _of_trainer(context: Any, weights: str) -> InferenceModel:
-    loader = HearingLoader(dataset=_hearing_parts(context))
-    return InferenceModel(model=context.model, train_data_loader=loader, decoder=context.decoder, weights=weights)
+def _exportable(context: TrainerContext, weights: str) -> Any:
+    """The recogniser of a trainer, or its model if it trains no recogniser."""
+    dataset = _dataset_of(context)
+    if dataset is None:
+        return context.model
+    optional = {name: getattr(dataset, name, None) for name in ("normalization", "cleaner", "max_duration")}
+    return TrainedRecogniser(
+        features=dataset.features,
+        model=context.model,
+        decoder=context.decoder or default_decoder(context.model),
+        tokenizer=dataset.tokenizer,
+        weights=weights,
+        **optional,
+    )
 
 
-def _hearing_parts(context: Any) -> HearingParts:
-    """Of the first loader whose dataset has a tokenizer."""
-    datasets = (getattr(getattr(context, name, None), "dataset", None) for name in LOADERS)
-    dataset = next((each for each in datasets if getattr(each, "tokenizer", None) is not None), None)
-    return HearingParts(**{name: getattr(dataset, name, None) for name in _PARTS})
+def _dataset_of(context: TrainerContext) -> Any:
+    """The first dataset with features and a tokenizer; None if there is none, or the model is no SpeechModel."""
+    loaders = (context.train_data_loader, context.val_data_loader, context.test_data_loader)
+    datasets = (getattr(loader, "dataset", None) for loader in loaders if isinstance(context.model, SpeechModel))
+    needed = ("features", "tokenizer")
+    return next((each for each in datasets if all(getattr(each, name, None) is not None for name in needed)), None)

@@ -1,4 +1,4 @@
-"""Callbacks that look at gradients before they are clipped and used."""
+"""Callbacks that log gradients, before clipping."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sonosco_like.callbacks.intervals import epoch_is_over
 from sonosco_like.errors import UsageError
-from sonosco_like.events import AbstractCallback, Moment
+from sonosco_like.events import AbstractCallback, Moment, TrainerContext
 from sonosco_like.metrics import RunningMeasures
 from sonosco_like.serialization import serializable, state
 
@@ -30,19 +30,19 @@ class LayerwiseGradientNorm(AbstractCallback):
         self._means = RunningMeasures()
 
     def on_clip_gradients_start(self, moment: Moment) -> None:
-        """Take in the norms of this step; they stay on the device."""
+        """Add the norms of this step; they stay on the device."""
         for layer, gradients in gradients_by_layer(moment.context.model).items():
             self._means.add_mean(layer, norm_of(gradients), 1.0)
 
     def on_epoch_end(self, moment: Moment) -> None:
-        """Average, log and begin again."""
+        """Log the averages of the epoch, and clear them."""
         if epoch_is_over(moment) and self._means:
             self.norms.append(dict(self._means))
             self._means.clear()
             moment.context.log({f"layer_gradient_norm/{layer}": norm for layer, norm in self.norms[-1].items()})
 
     def remember_state(self) -> Callable[[], None]:
-        """How to get back to the sums and norms of now."""
+        """A function that restores the sums and norms of this moment."""
         means, norms = self._means.remember_state(), list(self.norms)
 
         def restore() -> None:
@@ -64,10 +64,10 @@ class LayerwiseGradientNorm(AbstractCallback):
 class GradMonitor(AbstractCallback):
     """Logs statistics of the gradients at every `every`-th step of the optimizer, before clipping.
 
-    `gradient/norm` is the norm of them all. Of every layer, unless `layers` is false, there are `gradient/<layer>/`
-    `norm`, `mean`, `std`, `max` (of absolute values) and `zeros` (the share of values that are exactly zero); with
-    `distributions` also `gradient/<layer>/distribution`, values from the least to the greatest at even distances, of
-    which TensorBoard makes a histogram.
+    `gradient/norm` is the norm of all gradients. Unless `layers` is false, each layer has `gradient/<layer>/` `norm`,
+    `mean`, `std`, `max` (of absolute values) and `zeros` (the share of values that are exactly zero). With
+    `distributions` it also has `gradient/<layer>/distribution`: sorted values at even distances, which TensorBoard
+    shows as a histogram.
     """
 
     every: int = 50
@@ -80,12 +80,12 @@ class GradMonitor(AbstractCallback):
             raise UsageError(f"`every` must be at least 1 step of the optimizer, got {self.every}.")
 
     def on_clip_gradients_start(self, moment: Moment) -> None:
-        """Look at the gradients if it is time."""
+        """Log the gradients at every `every`-th step."""
         self.steps += 1
         if self.steps % self.every == 0:
             self._log(moment.context)
 
-    def _log(self, context: Any) -> None:
+    def _log(self, context: TrainerContext) -> None:
         found = gradients_by_layer(context.model)
         values = {"gradient/norm": norm_of([each for gradients in found.values() for each in gradients])}
         for layer, gradients in found.items() if self.layers else ():
@@ -97,7 +97,7 @@ class GradMonitor(AbstractCallback):
 
 
 def gradients_by_layer(model: nn.Module) -> dict[str, list[Tensor]]:
-    """The gradients there are, by the module that owns the parameters; the model's own are under `model`."""
+    """The gradients by the module that owns the parameters; `model` for parameters of the model itself."""
     found: dict[str, list[Tensor]] = defaultdict(list)
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:

@@ -1,18 +1,16 @@
-"""Again and again: `every: 100ba`, `2ep`, `10min`, `0.1dur`."""
+"""Intervals in which a callback acts: `every: 100ba`, `2ep`, `10min`, `0.1dur`."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from sonosco_like.events import Duration, Moment, epoch_batches
+from sonosco_like.events import Duration, Moment, TrainerContext, epoch_batches
 from sonosco_like.events.duration import ROUNDING
 
 
 class Every:
-    """Says when it is time again.
+    """Decides at the end of a batch or an epoch whether an interval is over.
 
-    Batches, epochs and shares are counted from the beginning of the run, so that a resumed run has the same times. An
-    interval of time ends with the batch in which it is over.
+    Batches, epochs and shares are counted from the beginning of the run, so that a resumed run has the same intervals.
+    An interval of time ends with the batch in which its time is over.
     """
 
     def __init__(self, text: str) -> None:
@@ -20,8 +18,8 @@ class Every:
         self.duration = Duration.parse(text)
         self._seconds: float | None = None
 
-    def after_batch(self, context: Any) -> bool:
-        """Whether it is time at the end of this batch; never if epochs are counted."""
+    def after_batch(self, context: TrainerContext) -> bool:
+        """Whether an interval ends with this batch; never if the interval is in epochs."""
         unit = self.duration.unit
         if unit == "ba":
             return self._passed(context.global_step - 1, context.global_step)
@@ -34,13 +32,13 @@ class Every:
             return before is not None and self._passed(before, context.seconds)
         return False
 
-    def after_epoch(self, context: Any) -> bool:
-        """Whether it is time at the end of this epoch: if epochs are counted, or shares of batches nobody can count."""
+    def after_epoch(self, context: TrainerContext) -> bool:
+        """Whether an interval ends with this epoch: one in epochs, or a share of a training of unknown length."""
         if self.duration.unit == "dur" and epoch_batches(context) is None:
             return self._passed_share(context, 0, 1)
         return self.duration.unit == "ep" and self._passed(context.epoch, context.epoch + 1)
 
-    def _passed_share(self, context: Any, before: float, now: float) -> bool:
+    def _passed_share(self, context: TrainerContext, before: float, now: float) -> bool:
         return self._passed((context.epoch + before) / context.epochs, (context.epoch + now) / context.epochs)
 
     def _passed(self, before: float, now: float) -> bool:
@@ -49,5 +47,5 @@ class Every:
 
 
 def epoch_is_over(moment: Moment) -> bool:
-    """Whether the epoch that ends here is done, and not only interrupted: a Stop may have cut it short on purpose."""
+    """Whether the epoch is complete: it has no error, or a Stop ended it on purpose."""
     return moment.error is None or getattr(moment.error, "scope", None) == "epoch"

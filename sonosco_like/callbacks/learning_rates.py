@@ -1,7 +1,7 @@
 """Callbacks that lower the learning rate: every few epochs, at listed epochs, or when a measure no longer improves.
 
-Schedules that change the rate with every step are the trainer's `scheduler`. Both may be used together, whatever the
-schedule: the rate is the schedule's, times all that callbacks have taken off (`sonosco_like.optim.reductions`).
+Schedules that change the rate with every step are the trainer's `scheduler`. Any schedule and any of these callbacks
+can be used together: the rate is that of the schedule times the factors of the callbacks (`optim.learning_rates`).
 """
 
 from __future__ import annotations
@@ -9,22 +9,20 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from dataclasses import field
-from typing import Any
 
-from sonosco_like.callbacks.directions import improves, lower_is_better
 from sonosco_like.callbacks.intervals import epoch_is_over
-from sonosco_like.callbacks.watching import Watcher
+from sonosco_like.callbacks.measures import FollowsMeasure, improves, lower_is_better
 from sonosco_like.errors import UsageError
-from sonosco_like.events import AbstractCallback, Moment
-from sonosco_like.optim import reductions
+from sonosco_like.events import AbstractCallback, Moment, TrainerContext
+from sonosco_like.optim.learning_rates import reduce_rates
 from sonosco_like.serialization import serializable, state
 
 logger = logging.getLogger(__name__)
 
 
-def reduce_learning_rate(context: Any, factor: float, min_lr: float) -> None:
-    """Multiply the rate of every parameter group, none below `min_lr`."""
-    if reductions.reduce(context.optimizer, context.scheduler, factor, min_lr):
+def reduce_learning_rate(context: TrainerContext, factor: float, min_lr: float) -> None:
+    """Multiply the rate of every parameter group by `factor`, but not below `min_lr`."""
+    if reduce_rates(context.optimizer, context.scheduler, factor, min_lr):
         rates = ", ".join(f"{float(group['lr']):.3g}" for group in context.optimizer.param_groups)
         logger.info("Learning rate reduced to %s at epoch %d, step %d.", rates, context.epoch, context.global_step)
 
@@ -48,10 +46,10 @@ class EpochwiseReduction(AbstractCallback, ABC):
 
     @abstractmethod
     def is_due(self, epochs_done: int) -> bool:
-        """Whether the rate is to be reduced after so many epochs."""
+        """Whether to reduce the rate after this number of epochs."""
 
     def on_epoch_end(self, moment: Moment) -> None:
-        """Reduce the rate if it is time."""
+        """Reduce the rate if it is due after this epoch."""
         if epoch_is_over(moment) and self.is_due(moment.context.epoch + 1):
             reduce_learning_rate(moment.context, self.reduction_factor, self.min_lr)
 
@@ -87,11 +85,11 @@ class ScheduledLearningRateReduction(EpochwiseReduction):
 
 
 @serializable
-class ReduceLROnPlateau(Watcher):
+class ReduceLROnPlateau(FollowsMeasure):
     """Multiplies the learning rate by `factor` when the measure `monitor` no longer improves, down to `min_lr` at most.
 
-    That is after `patience` evaluations in a row that are not better than the best one by more than `min_delta`; which
-    way is better is declared by the metric. The `cooldown` evaluations after a reduction are not counted.
+    This happens after `patience` evaluations in a row that are not better than the best one by more than `min_delta`.
+    The metric declares which direction is better. The `cooldown` evaluations after a reduction are not counted.
     """
 
     factor: float = 0.5
@@ -111,7 +109,7 @@ class ReduceLROnPlateau(Watcher):
                 f"got {self.patience}, {self.cooldown} and {self.min_delta}."
             )
 
-    def evaluated(self, value: float, context: Any) -> None:
+    def update(self, value: float, context: TrainerContext) -> None:
         """Count evaluations without an improvement, and reduce the rate when there were enough."""
         better = improves(value, self.best, lower_is_better(self.monitor, context), self.min_delta)
         self.best = value if better else self.best

@@ -1,10 +1,14 @@
-"""What can be logged beside numbers and texts. Destinations that cannot show it pass over it."""
+"""Values that can be logged beside numbers and texts; a destination ignores those that it cannot show."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from torch import Tensor
+
+Plain: TypeAlias = "bool | int | float | str"
+"""A value that every destination can write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,7 @@ class Markdown:
 
 @dataclass(frozen=True, slots=True)
 class DashboardData:
-    """Data that a dashboard of its own reads: what they are about, in a few bytes, and the parts themselves."""
+    """Data for a TensorBoard dashboard: the name of its plugin, a short description (`about`), and the parts."""
 
     plugin: str
     about: bytes

@@ -1,25 +1,68 @@
-"""Callbacks that log what the trainer and the machine are at: learning rates, memory. Speed is in `speed`."""
+"""Callbacks that log at intervals: measures, learning rates, memory, time in callbacks. Speed is in `speed`."""
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from dataclasses import field
 
 import torch
+from rich.console import Console
+from rich.table import Table
 
 from sonosco_like.callbacks.intervals import Every, epoch_is_over
-from sonosco_like.events import AbstractCallback, Moment
-from sonosco_like.serialization import serializable
+from sonosco_like.events import AbstractCallback, Moment, TrainerContext
+from sonosco_like.process import resident_memory
+from sonosco_like.serialization import serializable, state
 
+_VALIDATION = "val_"
 _MEBIBYTE = 2**20
 
 
 @serializable
-class Monitor(AbstractCallback, ABC):
-    """Measures something and logs it `every` so often."""
+class LogMeasures(AbstractCallback):
+    """Logs the running averages of the training at intervals, and the measures of every validation.
+
+    `every` is the interval between two logs of the training (`10ba`, `1ep`, `30s`); the end of an
+    epoch is always logged. The training is also logged at each validation, so that both can be compared at the same
+    step. Reading the averages waits for the device, so a short interval makes the training slower.
+    """
+
+    every: str = "10ba"
+    logged_at: int = state(-1)
+
+    def __post_init__(self) -> None:
+        self._every = Every(self.every)
+
+    def __call__(
+        self, epoch: int, step: int, performance_measures: Mapping[str, float], context: TrainerContext
+    ) -> None:
+        """Log the training if the interval is over."""
+        if self._every.after_batch(context):
+            self._log_training(context)
+
+    def on_validation_end(self, moment: Moment) -> None:
+        """Log the measures of a complete validation, and those of the training so far."""
+        if moment.error is None:
+            self._log_training(moment.context)
+            moment.context.log(moment.result)
+
+    def on_epoch_end(self, moment: Moment) -> None:
+        """Log the averages of a complete epoch; an uninterrupted run would not log a part of one."""
+        if epoch_is_over(moment):
+            self._log_training(moment.context)
+
+    def _log_training(self, context: TrainerContext) -> None:
+        if self.logged_at != context.global_step:
+            self.logged_at = context.global_step
+            measures = context.performance_measures
+            names = (name for name in measures if not name.startswith(_VALIDATION))
+            context.log({name: measures[name] for name in sorted(names, key=lambda name: name != "loss")})
+
+
+@serializable
+class PeriodicLogger(AbstractCallback, ABC):
+    """Logs the result of `measure` at the interval `every`."""
 
     every: str = "10ba"
 
@@ -27,30 +70,30 @@ class Monitor(AbstractCallback, ABC):
         self._every = Every(self.every)
 
     @abstractmethod
-    def measured(self, context: Any) -> Mapping[str, float]:
-        """What is to be logged now."""
+    def measure(self, context: TrainerContext) -> Mapping[str, float]:
+        """The values to log now."""
 
     def on_batch_end(self, moment: Moment) -> None:
-        """Log if it is time after a batch."""
+        """Log if the interval ends with this batch."""
         if self._every.after_batch(moment.context):
             self._log(moment.context)
 
     def on_epoch_end(self, moment: Moment) -> None:
-        """Log if it is time after an epoch."""
+        """Log if the interval ends with this epoch."""
         if epoch_is_over(moment) and self._every.after_epoch(moment.context):
             self._log(moment.context)
 
-    def _log(self, context: Any) -> None:
-        values = self.measured(context)
+    def _log(self, context: TrainerContext) -> None:
+        values = self.measure(context)
         if values:
             context.log(values)
 
 
 @serializable
-class LRMonitor(Monitor):
-    """Logs the learning rate `every` so often: `learning_rate`, or `learning_rate/<group>` if there are several."""
+class LRMonitor(PeriodicLogger):
+    """Logs the learning rate at the interval `every`: `learning_rate`, or `learning_rate/<group>` of several groups."""
 
-    def measured(self, context: Any) -> Mapping[str, float]:
+    def measure(self, context: TrainerContext) -> Mapping[str, float]:
         """The rate of each group of parameters."""
         groups = context.optimizer.param_groups
         if len(groups) == 1:
@@ -59,48 +102,94 @@ class LRMonitor(Monitor):
 
 
 @serializable
-class MemoryMonitor(Monitor):
-    """Logs memory in MiB `every` so often.
+class MemoryMonitor(PeriodicLogger):
+    """Logs memory in MiB at the interval `every`.
 
     `memory/process` and `memory/process_peak` are the resident memory of this process; `memory/device`,
-    `memory/device_reserved` and `memory/device_peak` are what torch holds on a GPU, if the model is on one.
+    `memory/device_reserved` and `memory/device_peak` are the memory of torch on the GPU, if the model is on one.
     """
 
     every: str = "100ba"
 
-    def measured(self, context: Any) -> Mapping[str, float]:
-        """What is held now, and what was held at most."""
+    def measure(self, context: TrainerContext) -> Mapping[str, float]:
+        """The memory now and at its peak."""
         return memory_in_use(_device_of(context.model))
 
 
 def memory_in_use(device: torch.device) -> dict[str, float]:
-    """What this process holds in memory and on a device, in MiB."""
-    found = _resident_memory()
+    """The memory of this process and its memory on a device, in MiB."""
+    now, peak = resident_memory()
+    found: dict[str, float | None] = {"memory/process": now, "memory/process_peak": peak}
     if device.type == "cuda":
         found |= {
             "memory/device": torch.cuda.memory_allocated(device),
             "memory/device_reserved": torch.cuda.memory_reserved(device),
             "memory/device_peak": torch.cuda.max_memory_allocated(device),
         }
-    return {name: amount / _MEBIBYTE for name, amount in found.items()}
-
-
-def _resident_memory() -> dict[str, float]:
-    """Bytes of resident memory: now, where Linux tells it, and at most, where the system has the call."""
-    found: dict[str, float] = {}
-    status = Path("/proc/self/status")
-    if status.exists():
-        lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-        for name, key in (("memory/process", "VmRSS"), ("memory/process_peak", "VmHWM")):
-            if key in lines:
-                found[name] = float(lines[key].split()[0]) * 1024
-    elif sys.platform != "win32":
-        import resource  # there is none on Windows
-
-        found["memory/process_peak"] = float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-    return found
+    return {name: amount / _MEBIBYTE for name, amount in found.items() if amount is not None}
 
 
 def _device_of(model: torch.nn.Module) -> torch.device:
     parameter = next(model.parameters(), None)
     return torch.device("cpu") if parameter is None else parameter.device
+
+
+@serializable
+class CallbackTimes(AbstractCallback):
+    """Prints, when the training ends, how many seconds each callback took, the slowest first.
+
+    With `every` the times are also logged at that interval, as `callback_seconds/<callback>`. Several callbacks of one
+    class are counted together. `seconds` are the times up to the last checkpoint, so that a resumed run continues to
+    count; `print_table(context)` prints the times at any moment.
+    """
+
+    order: int = 2000
+    every: str | None = None
+    ranks: list[int] | None = field(default_factory=lambda: [0])
+    seconds: dict[str, float] = state({})
+
+    def __post_init__(self) -> None:
+        self._every = Every(self.every) if self.every is not None else None
+        self._before: dict[str, float] | None = None
+        self._now: Mapping[str, float] = {}
+
+    def on_attach(self, moment: Moment) -> None:
+        """Continue from the times of the checkpoint."""
+        self._before, self._now = self.totals(), moment.context.seconds_in_callbacks
+
+    def on_batch_end(self, moment: Moment) -> None:
+        """Log if it is time."""
+        if self._every is not None and self._every.after_batch(moment.context):
+            self._log(moment.context)
+
+    def on_epoch_end(self, moment: Moment) -> None:
+        """Log if it is time."""
+        if self._every is not None and epoch_is_over(moment) and self._every.after_epoch(moment.context):
+            self._log(moment.context)
+
+    def on_checkpoint_start(self, moment: Moment) -> None:
+        """Put the times so far into the state, for the checkpoint."""
+        self.seconds = self.totals()
+
+    def on_training_end(self, moment: Moment) -> None:
+        """Print the table."""
+        self.print_table(moment.context)
+
+    def totals(self) -> dict[str, float]:
+        """Seconds by callback since the training began."""
+        before = self.seconds if self._before is None else self._before
+        names = dict.fromkeys([*before, *self._now])
+        return {name: before.get(name, 0.0) + self._now.get(name, 0.0) for name in names}
+
+    def print_table(self, context: TrainerContext) -> None:
+        """Print the times so far."""
+        table = Table("callback", title="Time in callbacks", title_justify="left")
+        table.add_column("seconds", justify="right")
+        table.add_column("of the training", justify="right")
+        for name, seconds in sorted(self.totals().items(), key=lambda item: -item[1]):
+            share = f"{100 * seconds / context.seconds:.1f} %" if context.seconds else "-"
+            table.add_row(name, f"{seconds:.3f}", share)
+        Console().print(table)
+
+    def _log(self, context: TrainerContext) -> None:
+        context.log({f"callback_seconds/{name}": seconds for name, seconds in self.totals().items()})

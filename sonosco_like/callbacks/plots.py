@@ -6,48 +6,64 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from sonosco_like.callbacks.curves import KeepsCurves, ThinCurve
-from sonosco_like.callbacks.destinations.destination import WritesFiles
-from sonosco_like.callbacks.directions import lower_is_better
+from sonosco_like.callbacks.curves import Curve, CurveCallback
 from sonosco_like.callbacks.intervals import Every
-from sonosco_like.callbacks.naming import TRAINING, families_of, family_and_set, is_rate, short_name, shown
+from sonosco_like.callbacks.measures import (
+    TRAINING,
+    families_of,
+    family_and_set,
+    format_value,
+    is_rate,
+    lower_is_better,
+    short_name,
+)
+from sonosco_like.callbacks.run_file import RunFile
 from sonosco_like.errors import UsageError
-from sonosco_like.events import Moment
-from sonosco_like.run_folder import PLOTS
+from sonosco_like.events import Moment, TrainerContext
+from sonosco_like.runs.run_folder import PLOTS
 from sonosco_like.serialization import serializable
 
-if TYPE_CHECKING:  # matplotlib takes half a second to import; whoever draws can wait for it
+if TYPE_CHECKING:  # matplotlib takes half a second to import, so only functions that draw import it
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 logger = logging.getLogger(__name__)
 
 _PANEL = (5.6, 3.4)  # inches
-_FEW, _MANY = 40, 400  # points of a curve: few are shown one by one, of many only the course
+_FEW, _MANY = 40, 400  # points of a curve: few are marked one by one, many are a thin line
 _FALLING, _STEEP = ("loss", "gradient_norm"), 5  # measures that begin high, and how high that must be for a log scale
-_FEW_CURVES, _FLAT = 4, 5  # so few, some so many times lower, are drawn apart: they would be flat beside the others
+_FEW_CURVES, _FLAT = (
+    4,
+    5,
+)  # so few curves get a panel each if one is so many times higher than another
 _MOST_PANELS, _MOST_IN_LEGEND = 24, 10
 _GREY, _COLOURS = "#7a869a", ("#1f6feb", "#d1480f", "#1a7f37", "#8250df", "#bf8700", "#cf222e")
 
 
-@serializable
-class HistoryPlots(WritesFiles, KeepsCurves):
+@serializable(version=2)
+class HistoryPlots(CurveCallback):
     """Draws everything that is logged: one panel per measure, training and validation in it, the best value marked.
 
     The picture `history` in each of `formats` is drawn when the training ends or fails and, if `every` is given, every
-    so often; `draw(context)` draws it at any moment. LogMeasures and the like say what is logged.
+    so often; `draw(context)` draws it at any moment. LogMeasures and similar callbacks decide what is logged.
     """
 
     path: str = PLOTS
+    folder: Path = Path()
+    ranks: list[int] | None = field(default_factory=lambda: [0])
     formats: list[Literal["png", "pdf", "svg"]] = field(default_factory=lambda: ["png"])
     every: str | None = None
 
     def __post_init__(self) -> None:
-        WritesFiles.__post_init__(self)
-        KeepsCurves.__post_init__(self)
+        self.run_file = RunFile(self.path, self.folder)
         self._every = Every(self.every) if self.every is not None else None
+
+    def on_attach(self, moment: Moment) -> None:
+        self.run_file.resolve(moment.context)  # a path that cannot be written is refused at the start
+        self.share_curves(moment.context)
 
     def on_batch_end(self, moment: Moment) -> None:
         """Draw if it is time."""
@@ -64,31 +80,32 @@ class HistoryPlots(WritesFiles, KeepsCurves):
         self.draw(moment.context)
 
     def on_error(self, moment: Moment) -> None:
-        """Draw how it came to this."""
-        if self.curves:
+        """Draw the run up to its error."""
+        if len(self.curves):
             self.draw(moment.context)
 
-    def draw(self, context: Any) -> None:
-        """Draw what was logged so far."""
-        if not self.curves:
+    def draw(self, context: TrainerContext) -> None:
+        """Draw all values that were logged so far."""
+        curves = self.curves.logged_curves()
+        if not curves:
             logger.warning("HistoryPlots has nothing to draw: nothing was logged. LogMeasures logs the measures.")
             return
-        folder = self.place(context)
+        folder = self.run_file.resolve(context)
         folder.mkdir(parents=True, exist_ok=True)
-        figure = history_figure(self.curves, context)
+        figure = history_figure(curves, context)
         for form in self.formats:
             figure.savefig(folder / f"history.{form}", dpi=150)
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Curves that are read against each other, by what they are called in the legend."""
+    """Curves that are compared with each other, by their names in the legend."""
 
     title: str
-    curves: dict[str, tuple[str, ThinCurve]]
+    curves: dict[str, tuple[str, Curve]]
 
 
-def history_figure(curves: Mapping[str, ThinCurve], context: Any) -> Figure:
+def history_figure(curves: Mapping[str, Curve], context: TrainerContext) -> Figure:
     """All curves of a run, by their names as logged, on one page."""
     from matplotlib.figure import Figure
 
@@ -109,19 +126,19 @@ def history_figure(curves: Mapping[str, ThinCurve], context: Any) -> Figure:
     return figure
 
 
-def panels_of(curves: Mapping[str, ThinCurve], context: Any) -> list[Panel]:
-    """The loss and the metrics first, each with all its sets of data; then values that stand for themselves."""
+def panels_of(curves: Mapping[str, Curve], context: TrainerContext) -> list[Panel]:
+    """The loss and the metrics first, each with all its sets of data; then all other values."""
     families = families_of(context)
     order = ["loss", *(name for name in families if name not in ("loss", "gradient_norm")), "gradient_norm"]
     panels: dict[str, Panel] = {name: Panel(name, {}) for name in order}
     for name, curve in curves.items():
         family, label = family_and_set(name, families) or _group(name, families)
         panels.setdefault(family, Panel(family, {})).curves[label] = (name, curve)
-    return [part for panel in panels.values() if panel.curves for part in _of_one_scale(panel, families)]
+    return [part for panel in panels.values() if panel.curves for part in _split_by_scale(panel, families)]
 
 
 def title_of(name: str) -> str:
-    """A measure as people call it: WER for `word_error_rate`, `gradient norm` for `gradient_norm`."""
+    """The usual name of a measure: WER for `word_error_rate`, `gradient norm` for `gradient_norm`."""
     short = short_name(name)
     return short.upper() if short != name else name.replace("_", " ").replace("/", ": ")
 
@@ -134,7 +151,7 @@ def _group(name: str, families: list[str]) -> tuple[str, str]:
     return (group, label) if mark else (name, "")
 
 
-def _of_one_scale(panel: Panel, families: list[str]) -> list[Panel]:
+def _split_by_scale(panel: Panel, families: list[str]) -> list[Panel]:
     """The panel, or one for each of its curves if some are so much higher than others that those would be flat."""
     heights = [max(abs(curve.lowest[0]), abs(curve.highest[0])) for _, curve in panel.curves.values()]
     if panel.title in families or not 1 < len(heights) <= _FEW_CURVES or max(heights) < _FLAT * min(heights):
@@ -142,7 +159,7 @@ def _of_one_scale(panel: Panel, families: list[str]) -> list[Panel]:
     return [Panel(f"{panel.title}/{label}", {"": curve}) for label, curve in panel.curves.items()]
 
 
-def _draw(panel: Panel, axes: Axes, context: Any) -> None:
+def _draw(panel: Panel, axes: Axes, context: TrainerContext) -> None:
     colours = iter(_COLOURS * len(panel.curves))
     for label, (name, curve) in sorted(panel.curves.items(), key=lambda item: item[0] != TRAINING):
         colour = _GREY if label == TRAINING and len(panel.curves) > 1 else next(colours)
@@ -152,19 +169,19 @@ def _draw(panel: Panel, axes: Axes, context: Any) -> None:
         axes.plot(curve.steps, curve.values, color=colour, label=label, linewidth=width, marker=dot, markersize=size)
         if label != TRAINING:
             _mark_best(name, curve, axes, colour, context)
-    _dress(panel, axes)
+    _style_axes(panel, axes)
 
 
-def _mark_best(name: str, curve: ThinCurve, axes: Axes, colour: str, context: Any) -> None:
+def _mark_best(name: str, curve: Curve, axes: Axes, colour: str, context: TrainerContext) -> None:
     best = best_of(name, curve, context)
     if best is not None:
         step, value = best
         axes.plot([step], [value], "o", markersize=7, markerfacecolor="white", markeredgecolor=colour, zorder=3)
-        axes.set_title(f"best {shown(name, value)} at step {step}", loc="right", fontsize=8, color=colour)
+        axes.set_title(f"best {format_value(name, value)} at step {step}", loc="right", fontsize=8, color=colour)
 
 
-def best_of(name: str, curve: ThinCurve, context: Any) -> tuple[int, float] | None:
-    """The step and value at which a curve was best; None if nobody said which way is better."""
+def best_of(name: str, curve: Curve, context: TrainerContext) -> tuple[int, float] | None:
+    """The step and value at which a curve was best; None if it is not known which direction is better."""
     try:
         value, step = curve.lowest if lower_is_better(name, context) else curve.highest
     except UsageError:
@@ -172,7 +189,7 @@ def best_of(name: str, curve: ThinCurve, context: Any) -> tuple[int, float] | No
     return None if step < 0 else (step, value)
 
 
-def _dress(panel: Panel, axes: Axes) -> None:
+def _style_axes(panel: Panel, axes: Axes) -> None:
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, PercentFormatter, ScalarFormatter
 
     axes.set_title(title_of(panel.title), loc="left", fontsize=10, fontweight="bold")
@@ -195,7 +212,7 @@ def _dress(panel: Panel, axes: Axes) -> None:
 
 
 def _is_steep(panel: Panel) -> bool:
-    """Whether the beginning of its curves would press the rest to the floor."""
+    """Whether the curves begin so high that the rest would be flat."""
     lowest = min(curve.lowest[0] for _, curve in panel.curves.values())
     highest = max(curve.highest[0] for _, curve in panel.curves.values())
     return 0 < lowest < highest / _STEEP < math.inf

@@ -1,62 +1,116 @@
-"""A finished run on one page."""
+"""A finished run on one HTML page."""
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sonosco_like.callbacks.curves import KeepsCurves
-from sonosco_like.callbacks.destinations.destination import WritesFiles
-from sonosco_like.callbacks.naming import TRAINING, families_of, family_and_set, shown
+from sonosco_like.callbacks.curves import Curve, CurveCallback
+from sonosco_like.callbacks.measures import TRAINING, families_of, family_and_set, format_value
 from sonosco_like.callbacks.plots import best_of, history_figure, title_of
-from sonosco_like.callbacks.report_page import Page, Row, Utterance
 from sonosco_like.callbacks.run_config import config_text
-from sonosco_like.callbacks.speed import clock
+from sonosco_like.callbacks.run_file import RunFile
+from sonosco_like.callbacks.speed import format_duration
+from sonosco_like.edits import align_words, count_errors, words_of
 from sonosco_like.errors import UsageError
-from sonosco_like.events import Moment
-from sonosco_like.metrics import count_errors, words_of
-from sonosco_like.run_folder import ENVIRONMENT
+from sonosco_like.events import Moment, TrainerContext
+from sonosco_like.html_page import render_page
+from sonosco_like.records import Prediction
+from sonosco_like.runs.run_folder import ENVIRONMENT
 from sonosco_like.serialization import serializable, state
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+    from matplotlib.figure import Figure
 
 _LOSS, _MOST_HEADLINES = "loss", 4
 
 
-@serializable
-class RunReport(WritesFiles, KeepsCurves):
+class MeasureRow(NamedTuple):
+    """A measure on one set of data: its last and its best value, and the step of the best; empty without a best."""
+
+    measure: str
+    data: str
+    last: str
+    best: str = ""
+    step: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The content of a report: large `headlines`, a table of `measures`, other `values` and `texts` folded away."""
+
+    title: str
+    facts: Mapping[str, str]
+    headlines: Sequence[MeasureRow] = ()
+    measures: Sequence[MeasureRow] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
+    figure: Figure | None = None
+    worst: Sequence[Prediction] = ()
+    texts: Mapping[str, str | None] = field(default_factory=dict)
+    seconds_in_callbacks: Mapping[str, float] = field(default_factory=dict)
+
+    def html(self) -> str:
+        """The whole page."""
+        slowest = sorted(self.seconds_in_callbacks.items(), key=lambda item: -item[1])
+        return render_page(
+            "report.html",
+            title=self.title,
+            facts=self.facts,
+            headlines=self.headlines,
+            measures=self.measures,
+            values=self.values,
+            figure=_svg(self.figure) if self.figure is not None else None,
+            worst=[{"id": each.id, "alignment": align_words(each.reference, each.hypothesis)} for each in self.worst],
+            texts=self.texts,
+            seconds_in_callbacks=[(name, f"{seconds:.2f}") for name, seconds in slowest],
+        )
+
+
+@serializable(version=3)
+class RunReport(CurveCallback):
     """Writes an HTML page about the run when the training ends; it needs no other file and no network.
 
     The page has the best and the last value of each measure, all curves, the `worst` utterances of the last validation
-    word by word (if a metric has them decoded), the config, the environment and the time spent in callbacks.
+    word by word (if a metric needs their hypotheses), the config, the environment and the time spent in callbacks.
     `write(context)` writes it at any moment.
     """
 
     path: str = "report.html"
+    folder: Path = Path()
+    ranks: list[int] | None = field(default_factory=lambda: [0])
     worst: int = 20
-    heard: list[tuple[str, str, str]] = state([])
+    worst_utterances: list[tuple[str, str, str]] = state([])
 
     def __post_init__(self) -> None:
-        WritesFiles.__post_init__(self)
-        KeepsCurves.__post_init__(self)
+        self.run_file = RunFile(self.path, self.folder)
         if self.worst < 0:
             raise UsageError(f"`worst` counts utterances and must not be negative, got {self.worst}.")
         self._validating = False
 
+    def on_attach(self, moment: Moment) -> None:
+        self.run_file.resolve(moment.context)  # a path that cannot be written is refused at the start
+        self.share_curves(moment.context)
+
     def on_validation_start(self, moment: Moment) -> None:
-        """Forget the utterances of the validation before."""
-        self._validating, self.heard = True, []
+        """Forget the utterances of the last validation."""
+        self._validating, self.worst_utterances = True, []
 
     def on_prediction_end(self, moment: Moment) -> None:
-        """Keep the worst utterances of the validation that is under way."""
+        """Keep the worst utterances of the current validation."""
         texts = getattr(moment.result, "hypothesis_texts", None)
         if self._validating and texts is not None:
             batch = moment.result.batch
-            found = [*self.heard, *zip(batch.ids, batch.texts, texts, strict=True)]
+            found = [*self.worst_utterances, *zip(batch.ids, batch.texts, texts, strict=True)]
             wrong = [each for each in found if _word_errors(each)]
-            self.heard = sorted(wrong, key=_word_errors, reverse=True)[: self.worst]
+            self.worst_utterances = sorted(wrong, key=_word_errors, reverse=True)[: self.worst]
 
     def on_validation_end(self, moment: Moment) -> None:
-        """Other predictions than those of validations are not this callback's."""
+        """Ignore predictions outside validations."""
         self._validating = False
 
     def on_training_end(self, moment: Moment) -> None:
@@ -64,61 +118,90 @@ class RunReport(WritesFiles, KeepsCurves):
         reason = str(moment.error) if moment.error is not None else ""
         self.write(moment.context, ended=f"stopped: {reason}" if reason else "")
 
-    def write(self, context: Any, ended: str = "") -> Path:
-        """Write the page as of now; returns where it is. `ended` is why the training did not go on."""
-        path = self.place(context)
+    def write(self, context: TrainerContext, ended: str = "") -> Path:
+        """Write the page and return its path; `ended` is the reason why the training stopped early."""
+        path = self.run_file.resolve(context)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self._page(context, ended).html(), encoding="utf-8")
         return path
 
-    def _page(self, context: Any, ended: str) -> Page:
-        measures, values = self._tables(context)
-        judged = [row for row in measures if row.data != TRAINING]
-        metrics = [row for row in judged if row.measure != _LOSS]
+    def _page(self, context: TrainerContext, ended: str) -> Page:
+        curves = self.curves.logged_curves()
+        measures, values = _tables(curves, context)
+        validated = [row for row in measures if row.data != TRAINING]
+        metrics = [row for row in validated if row.measure != _LOSS]
         return Page(
             title=getattr(context.experiment, "name", type(context.model).__name__),
             facts=_facts(context, ended),
-            headlines=(metrics or judged or measures)[:_MOST_HEADLINES],
+            headlines=(metrics or validated or measures)[:_MOST_HEADLINES],
             measures=measures,
             values=values,
-            figure=history_figure(self.curves, context) if self.curves else None,
-            worst=[Utterance(*each) for each in self.heard],
+            figure=history_figure(curves, context) if curves else None,
+            worst=[Prediction(*each) for each in self.worst_utterances],
             texts={"Config": config_text(context), "Environment": _environment(context)},
             seconds_in_callbacks=dict(context.seconds_in_callbacks),
         )
 
-    def _tables(self, context: Any) -> tuple[list[Row], dict[str, str]]:
-        """What the trainer measures, by measure and data, and everything else that was logged."""
-        families = [family for family in families_of(context) if family != "gradient_norm"]
-        measures, values = [], {}
-        for name, curve in self.curves.items():
-            last, best = shown(name, curve.values[-1]), best_of(name, curve, context)
-            found = family_and_set(name, families)
-            if found is None:
-                values[name] = last
-            else:
-                judged = ("", "") if best is None else (shown(name, best[1]), str(best[0]))
-                measures.append((families.index(found[0]), Row(title_of(found[0]), found[1], last, *judged)))
-        return [row for _, row in sorted(measures, key=itemgetter(0))], values
+    def remember_state(self) -> Callable[[], None]:
+        """A function that restores the current curves and utterances."""
+        restore_curves, utterances = super().remember_state(), list(self.worst_utterances)
+
+        def restore() -> None:
+            restore_curves()
+            self.worst_utterances = utterances
+
+        return restore
+
+    @staticmethod
+    def upgrade_state(version: int, state: dict[str, Any]) -> dict[str, Any]:
+        """Until version 2 the worst utterances were called `heard`."""
+        state = CurveCallback.upgrade_state(version, state) if version < 2 else state
+        return {"worst_utterances" if name == "heard" else name: value for name, value in state.items()}
 
 
-def _word_errors(heard: tuple[str, str, str]) -> int:
-    return count_errors(words_of(heard[1]), words_of(heard[2])).errors
+def _tables(curves: Mapping[str, Curve], context: TrainerContext) -> tuple[list[MeasureRow], dict[str, str]]:
+    """The rows of what the trainer measures, and the last values of everything else that was logged."""
+    families = [family for family in families_of(context) if family != "gradient_norm"]
+    measures, values = [], {}
+    for name, curve in curves.items():
+        last, best = format_value(name, curve.values[-1]), best_of(name, curve, context)
+        found = family_and_set(name, families)
+        if found is None:
+            values[name] = last
+        else:
+            best_texts = ("", "") if best is None else (format_value(name, best[1]), str(best[0]))
+            measures.append((families.index(found[0]), MeasureRow(title_of(found[0]), found[1], last, *best_texts)))
+    return [row for _, row in sorted(measures, key=itemgetter(0))], values
 
 
-def _facts(context: Any, ended: str) -> dict[str, str]:
+def _word_errors(utterance: tuple[str, str, str]) -> int:
+    _, reference, hypothesis = utterance
+    return count_errors(words_of(reference), words_of(hypothesis)).errors
+
+
+def _facts(context: TrainerContext, ended: str) -> dict[str, str]:
     parameters = sum(parameter.numel() for parameter in context.model.parameters())
     facts = {
         "model": type(context.model).__name__,
         "parameters": f"{parameters:,}",
         "epochs": f"{context.epoch} of {context.epochs}",
         "steps": f"{context.global_step:,}",
-        "time": clock(context.seconds),
+        "time": format_duration(context.seconds),
     }
     return {**facts, "ended": ended} if ended else facts
 
 
-def _environment(context: Any) -> str | None:
+def _svg(figure: Figure) -> Markup:
+    from markupsafe import Markup
+    from matplotlib import rc_context
+
+    text = io.StringIO()
+    with rc_context({"svg.hashsalt": "sonosco_like"}):  # the same picture is the same text
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    return Markup(text.getvalue()[text.getvalue().index("<svg") :])  # noqa: S704  matplotlib escapes its texts
+
+
+def _environment(context: TrainerContext) -> str | None:
     if context.experiment is None:
         return None
     file = Path(context.experiment.folder) / ENVIRONMENT

@@ -1,33 +1,29 @@
-"""The config of a run, for whoever shows it: as text, and as a flat table."""
+"""The config of a run, as text and as a flat table, for callbacks that show it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-
-from sonosco_like.callbacks.destinations.destination import Plain
+from sonosco_like.callbacks.media import Plain
 from sonosco_like.errors import ConfigError
-from sonosco_like.passwords import masked, masked_value
-from sonosco_like.run_folder import CONFIG
-from sonosco_like.serialization import dumps
-from sonosco_like.serialization.document import parse
-from sonosco_like.serialization.scalars import BOOL, FLOAT, INT, NULL, kind_of, read_float, read_int
+from sonosco_like.events import TrainerContext
+from sonosco_like.redaction import mask_secrets, mask_setting
+from sonosco_like.runs.run_folder import CONFIG
+from sonosco_like.serialization import Document, dumps
 
-_LEFT_OUT = ("callbacks",)  # they watch a run; what is learned does not depend on them
-_READ: dict[str, Callable[[str], Plain]] = {INT: read_int, FLOAT: read_float, BOOL: lambda text: text.lower() == "true"}
+_LEFT_OUT = ("callbacks",)  # callbacks are no hyperparameters
 
 
-def config_text(context: Any) -> str | None:
-    """The YAML of the run, without passwords; None if it has parts without a YAML."""
+def config_text(context: TrainerContext) -> str | None:
+    """The YAML of the run, without passwords; None if a part of the trainer cannot be written as YAML."""
     text = _yaml(context)
-    return None if text is None else masked(text)
+    return None if text is None else mask_secrets(text)
 
 
-def _yaml(context: Any) -> str | None:
-    """The file in the folder of a run, else what the trainer would be written as."""
+def _yaml(context: TrainerContext) -> str | None:
+    """The config file in the run folder; without one, the YAML of the trainer."""
     if context.experiment is not None:
         file = Path(context.experiment.folder) / CONFIG
         if file.exists():
@@ -38,21 +34,19 @@ def _yaml(context: Any) -> str | None:
         return None
 
 
-def hyperparameters(context: Any) -> dict[str, Plain]:
-    """The numbers, texts and truth values of the config of a run by their path, `optimizer.lr`; none without YAML."""
+def hyperparameters(context: TrainerContext) -> dict[str, Plain]:
+    """The numbers, texts and truth values of the config by path, `optimizer.lr`; empty if there is no YAML."""
     text = _yaml(context)
-    return {} if text is None else dict(_flat(parse(text, "config"), ()))
+    return {} if text is None else dict(_flat(Document.parse(text, "config").get(), ()))
 
 
-def _flat(node: Node, path: tuple[str, ...]) -> Iterator[tuple[str, Plain]]:
-    if isinstance(node, MappingNode):
-        for key, value in node.value:
-            if key.value not in _LEFT_OUT:
-                yield from _flat(value, (*path, key.value))
-    elif isinstance(node, SequenceNode):
-        for place, item in enumerate(node.value):
+def _flat(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Plain]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key not in _LEFT_OUT:
+                yield from _flat(inner, (*path, key))
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
             yield from _flat(item, (*path, str(place)))
-    elif isinstance(node, ScalarNode) and kind_of(node) != NULL:
-        convert = _READ.get(kind_of(node), str)
-        value = convert(node.value)
-        yield ".".join(path), masked_value(path[-1] if path else "", value) if isinstance(value, str) else value
+    elif value is not None:
+        yield ".".join(path), mask_setting(path[-1] if path else "", value) if isinstance(value, str) else value

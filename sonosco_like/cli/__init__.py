@@ -1,4 +1,4 @@
-"""The command line. Each command lives in its own module and imports what is heavy only when it runs."""
+"""The command line. A command imports slow packages such as torch only when it runs, so that help is fast."""
 
 from __future__ import annotations
 
@@ -11,23 +11,31 @@ from typing import Any
 
 import click
 
-from sonosco_like.cli import interrupting
-from sonosco_like.cli.console import outlive_the_console
+from sonosco_like.cli import terminal
+from sonosco_like.cli.terminal import outlive_the_console
 from sonosco_like.errors import ConfigError, SonoscoError, StorageError, did_you_mean
-from sonosco_like.passwords import masked
+from sonosco_like.redaction import mask_secrets
 from sonosco_like.version import __version__
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2  # and 128 + the number of a signal
 
-_NAMES = (
-    "check", "completion", "data", "diff", "evaluate", "resume", "runs", "schema", "train", "transcribe",
-    "verify-resume",
-)  # fmt: skip
-_COMMANDS = {name: name.replace("-", "_") for name in _NAMES}
+_COMMANDS = {  # each command and its module
+    "check": "check",
+    "completion": "completion",
+    "data": "data",
+    "diff": "runs",
+    "evaluate": "evaluate",
+    "resume": "train",
+    "runs": "runs",
+    "schema": "completion",
+    "train": "train",
+    "transcribe": "transcribe",
+    "verify-resume": "verify_resume",
+}
 
 
 class _LazyGroup(click.Group):
-    """A group whose commands are imported when they are asked for."""
+    """A group that imports the module of a command when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
@@ -53,10 +61,10 @@ def sonosco() -> None:
 
     \b
     Examples:
-      sonosco train --config configs/las.yaml                 train, on a corpus made on the spot
-      sonosco resume runs/las                                 go on after Ctrl-C or a crash
+      sonosco train --config configs/las.yaml                 train on a generated corpus
+      sonosco resume runs/las                                 continue after Ctrl-C or a crash
       sonosco evaluate runs/las --manifest corpus/test.jsonl  word and character error rates
-      sonosco transcribe runs/las call.wav                    use it
+      sonosco transcribe runs/las call.wav                    text of a recording
       sonosco completion bash >> ~/.bashrc                    let your shell complete commands
       sonosco schema > sonosco.schema.json                    let your editor complete configs
     """
@@ -65,21 +73,21 @@ def sonosco() -> None:
 def main(args: Sequence[str] | None = None) -> None:
     """Run a command and exit: 0 done, 1 failed, 2 wrong usage or config, 129, 130 or 143 after a signal."""
     outlive_the_console()
-    interrupting.listen()
+    terminal.listen()
     try:
         code = run(list(sys.argv[1:] if args is None else args))
-    except KeyboardInterrupt:  # while the last words of a command were said
-        code = interrupting.say_interrupted(signal.SIGINT)
+    except KeyboardInterrupt:  # while a command printed its last lines
+        code = terminal.report_signal(signal.SIGINT)
     except SystemExit:
-        if not interrupting.interrupted_by():
+        if not terminal.interrupted_by():
             raise
-        code = interrupting.say_interrupted(interrupting.interrupted_by())
-    interrupting.stop_listening()
+        code = terminal.report_signal(terminal.interrupted_by())
+    terminal.stop_listening()
     sys.exit(code)
 
 
 def run(args: list[str]) -> int:
-    """Run a command; what goes wrong is said in a line or two, with a traceback only after `--debug`."""
+    """Run a command; an error is printed in a line or two, and with its traceback only after `--debug`."""
     try:
         result = sonosco.main(args, prog_name="sonosco", standalone_mode=False)
         return result if isinstance(result, int) else DONE
@@ -87,14 +95,14 @@ def run(args: list[str]) -> int:
         error.show()
         return WRONG_USAGE
     except click.exceptions.Abort:
-        return interrupting.say_interrupted(signal.SIGINT)
+        return terminal.report_signal(signal.SIGINT)
     except Exception as error:
-        if number := interrupting.interrupted_by():  # what it left half done is no error of its own
-            return interrupting.say_interrupted(number)
+        if number := terminal.interrupted_by():  # the error is a consequence of the signal
+            return terminal.report_signal(number)
         if "--debug" in args:
-            click.echo(masked(traceback.format_exc()), err=True)
+            click.echo(mask_secrets(traceback.format_exc()), err=True)
         else:
-            click.echo(masked(_message(error)), err=True)
+            click.echo(mask_secrets(_message(error)), err=True)
         return _exit_code(error)
 
 
@@ -108,7 +116,7 @@ def _message(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"Error: {error.filename}: {error.strerror}."
     kind = type(error).__name__
-    return f"Error: {kind}: {error}\nThis should not have happened. `sonosco --debug ...` shows where it did."
+    return f"Error: {kind}: {error}\nThis should not have happened. `sonosco --debug ...` shows the traceback."
 
 
 def _exit_code(error: Exception) -> int:

@@ -1,4 +1,4 @@
-"""`sonosco check`: everything a config asks for is built, and one batch is tried, before it costs anything."""
+"""`sonosco check`: build the experiment of a config and train one batch, to find problems before a run."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 def check(
     config: Path, overrides: tuple[str, ...], modules: tuple[str, ...], opening: Any, **manifests: Path | None
 ) -> int:
-    """Build all that a config asks for and try one batch.
+    """Build the experiment of a config and try one batch.
 
-    Says what a run would cost: parameters, batches, hours of audio, memory. The batch is the largest of the first
-    epoch. Every row of the data that a run could not use is found: texts without labels, recordings that are missing,
-    unreadable, cut off or silent. Nothing is written, but for the corpus if the config makes one and it is not there
-    yet. Exit code 0 if a run can begin, else 2 with all problems.
+    Prints what a run would cost: parameters, batches, hours of audio, memory. The batch is the largest of the first
+    epoch. Lists every row of the data that a run could not use: texts without labels, and recordings that are missing,
+    unreadable, cut off or silent. Writes no files, except for the corpus if the config generates one that does not
+    exist yet. The exit code is 0 if a run can begin, else 2 after a list of all problems.
 
     \b
     Examples:
@@ -40,7 +40,7 @@ def check(
       sonosco check --config configs/las.yaml --train my/train.jsonl --val my/val.jsonl --open all
     """
     import_modules(modules)
-    from sonosco_like.data.tools.progress import show_progress
+    from sonosco_like.progress import show_progress
     from sonosco_like.training.inspection import inspect_experiment
 
     experiment = read_with_own_data(config, overrides, manifests)
@@ -57,7 +57,7 @@ def check(
 def _prepare_corpus(experiment: Experiment) -> None:
     folder = getattr(experiment.corpus, "folder", None)
     if folder is not None and not folder.exists():
-        click.echo(f"The corpus in {folder} is not there yet and is made now; a run would do the same.", err=True)
+        click.echo(f"The corpus in {folder} does not exist yet and is generated now, as a run would do.", err=True)
     prepare(experiment)
 
 

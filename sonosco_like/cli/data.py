@@ -1,7 +1,4 @@
-"""`sonosco data`: make corpora, bring public ones into manifests, and look after manifests.
-
-Nothing heavy is imported before a command runs, so that help answers at once.
-"""
+"""`sonosco data`: generate corpora, make manifests of public ones, and merge, split and examine manifests."""
 
 from __future__ import annotations
 
@@ -24,9 +21,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 _PATH = click.Path(path_type=Path, exists=True)
 _MOST_SUSPICIOUS = 20
 
-_SOURCE_OR_WEB = "An archive, a folder of archives, or an unpacked folder; else it is downloaded."
-_SOURCE_ONLY = "The archive from commonvoice.mozilla.org, or its unpacked folder; needed, as nothing is downloaded."
-_force = click.option("--force", is_flag=True, help="Write over what is there.")
+_SOURCE_OR_WEB = "An archive, a folder of archives, or an unpacked folder; the corpus is downloaded if not given."
+_SOURCE_ONLY = (
+    "The archive from commonvoice.mozilla.org, or its unpacked folder; required, since nothing is downloaded."
+)
+_force = click.option("--force", is_flag=True, help="Overwrite files that exist.")
 _seed = click.option("--seed", default=0, show_default=True, help="The same seed gives the same result, bit for bit.")
 
 
@@ -48,30 +47,34 @@ def data() -> None:
     type=click.Choice(["digits", "commands", "sentences"]),
     default="digits",
     show_default=True,
-    help="What is said: 3 to 7 connected digits, orders to a home, or sentences of a few hundred words.",
+    help="The texts: 3 to 7 connected digits, commands to a smart home, or sentences from a few hundred words.",
 )
-@click.option("--minutes", default=30.0, show_default=True, help="Length of train (80 %), val and test (10 % each).")
+@click.option(
+    "--minutes", default=30.0, show_default=True, help="Length of all audio: 80 % train, 10 % val, 10 % test."
+)
 @_seed
-@click.option("--variety", default=1.0, show_default=True, help="How much rooms and noise differ; 0 is a studio.")
-@click.option("--workers", type=int, help="Processes; all processors if not given. Their number changes no bit.")
+@click.option("--variety", default=1.0, show_default=True, help="How much rooms and noise vary; 0 is a studio.")
+@click.option(
+    "--workers", type=int, help="Processes; one per processor if not given. Their number does not change the result."
+)
 @_force
 def synth(folder: Path, **options: Any) -> None:
-    """Make a corpus of synthetic speech in FOLDER.
+    """Generate a corpus of synthetic speech in FOLDER.
 
-    Many voices, speeds, rooms and microphones; no voice and no text is in two of train, val and test.
+    It has many voices, speeds, rooms and microphones. Train, val and test share no voice and no text.
 
     \b
     Example:
       sonosco data synth corpus --kind digits --minutes 30 --seed 0
     """
     from sonosco_like.data.corpora.synth import synthesize
-    from sonosco_like.data.tools.progress import show_progress
+    from sonosco_like.progress import show_progress
 
     _print_manifests(synthesize(folder, progress=show_progress, **options))
 
 
 def _corpus_options(command: Callable[..., None], source: str = _SOURCE_OR_WEB) -> Callable[..., None]:
-    """The options of all public corpora."""
+    """Add the options of all public corpora to a command."""
     for option in (
         _force,
         _seed,
@@ -87,21 +90,21 @@ def _corpus_options(command: Callable[..., None], source: str = _SOURCE_OR_WEB) 
 def an4(folder: Path, **options: Any) -> None:
     """AN4: one hour of letters, digits and short answers.
 
-    The official test speakers, and a tenth of the others for validation.
+    With the official test speakers; a tenth of the other speakers is for validation.
 
     \b
     Examples:
       sonosco data an4 corpus
       sonosco data an4 corpus --source an4_sphere.tar.gz
     """
-    from sonosco_like.data.corpora.an4 import AN4
+    from sonosco_like.data.corpora.public import AN4
 
     _prepare(AN4(), folder, options)
 
 
 @data.command()
 @_corpus_options
-@click.option("--part", "parts", multiple=True, help="Such as train-clean-360; can be given several times.")
+@click.option("--part", "parts", multiple=True, help="A part such as train-clean-360; can be given several times.")
 def librispeech(folder: Path, parts: tuple[str, ...], **options: Any) -> None:
     """LibriSpeech: up to 960 hours of read books.
 
@@ -112,24 +115,24 @@ def librispeech(folder: Path, parts: tuple[str, ...], **options: Any) -> None:
       sonosco data librispeech corpus --part train-clean-100 --part dev-clean --part test-clean
       sonosco data librispeech corpus --source LibriSpeech
     """
-    from sonosco_like.data.corpora.librispeech import DEFAULT_PARTS, LibriSpeech
+    from sonosco_like.data.corpora.public import DEFAULT_PARTS, LibriSpeech
 
     _prepare(LibriSpeech(parts or DEFAULT_PARTS), folder, options)
 
 
 @data.command("common-voice")
 @functools.partial(_corpus_options, source=_SOURCE_ONLY)
-@click.option("--language", default="en", show_default=True, help="The language's code in the corpus.")
+@click.option("--language", default="en", show_default=True, help="The code of the language in the corpus.")
 def common_voice(folder: Path, language: str, **options: Any) -> None:
     """Common Voice: one language, read by volunteers.
 
-    From an archive that you got from its site, with the official splits.
+    With the official splits, from an archive that you have downloaded from its site.
 
     \b
     Example:
       sonosco data common-voice corpus --source cv-corpus-17.0-2024-03-15-en.tar.gz
     """
-    from sonosco_like.data.corpora.common_voice import CommonVoice
+    from sonosco_like.data.corpora.public import CommonVoice
 
     _prepare(CommonVoice(language), folder, options)
 
@@ -139,14 +142,14 @@ def common_voice(folder: Path, language: str, **options: Any) -> None:
 def tedlium(folder: Path, **options: Any) -> None:
     """TED-LIUM: talks, 452 hours in release 3.
 
-    Cut into segments, with the official splits.
+    The talks are cut into segments, with the official splits.
 
     \b
     Examples:
       sonosco data tedlium corpus
       sonosco data tedlium corpus --source TEDLIUM_release-3.tgz
     """
-    from sonosco_like.data.corpora.tedlium import TEDLIUM
+    from sonosco_like.data.corpora.public import TEDLIUM
 
     _prepare(TEDLIUM(), folder, options)
 
@@ -157,27 +160,27 @@ def tedlium(folder: Path, **options: Any) -> None:
 def voxforge(folder: Path, submissions: int | None, **options: Any) -> None:
     """VoxForge: sentences read by volunteers.
 
-    Speakers are shared out: 80 % to train, 10 % to val and 10 % to test.
+    80 % of the speakers are in train, 10 % in val and 10 % in test.
 
     \b
     Examples:
       sonosco data voxforge corpus --submissions 500
       sonosco data voxforge corpus --source folder_of_tgz
     """
-    from sonosco_like.data.corpora.voxforge import VoxForge
+    from sonosco_like.data.corpora.public import VoxForge
 
     _prepare(VoxForge(submissions), folder, options)
 
 
 @data.command()
 @click.argument("folder", type=_FOLDER)
-@click.option("--output", type=_FILE, help="Where to write it; FOLDER/manifest.jsonl if not given.")
-@click.option("--speaker", metavar="REGEX", help="Its first group, in a recording's path below FOLDER, is the speaker.")
+@click.option("--output", type=_FILE, help="The manifest to write; FOLDER/manifest.jsonl if not given.")
+@click.option("--speaker", metavar="REGEX", help="The first group of the match in a path below FOLDER is the speaker.")
 @_force
 def manifest(folder: Path, output: Path | None, speaker: str | None, force: bool) -> None:
     """Make a manifest of the recordings in FOLDER.
 
-    Texts come from a .txt beside each recording, from LibriSpeech's .trans.txt, or from manifests that FOLDER has.
+    The texts come from a .txt file beside each recording, from LibriSpeech's .trans.txt, or from manifests in FOLDER.
 
     \b
     Examples:
@@ -185,7 +188,7 @@ def manifest(folder: Path, output: Path | None, speaker: str | None, force: bool
       sonosco data manifest recordings --speaker '^([^/]+)/' --output all.jsonl
     """
     from sonosco_like.data.tools.folder import make_manifest
-    from sonosco_like.data.tools.progress import show_progress
+    from sonosco_like.progress import show_progress
 
     output = output or folder / "manifest.jsonl"
     found = make_manifest(folder, output, speaker, force, show_progress)
@@ -199,9 +202,9 @@ def manifest(folder: Path, output: Path | None, speaker: str | None, force: bool
 @click.option("--output", type=_FILE, required=True, help="The manifest to write.")
 @_force
 def merge(sources: tuple[Path, ...], output: Path, force: bool) -> None:
-    """Make one manifest of several.
+    """Merge several manifests into one.
 
-    A recording that is in two of them is taken once.
+    A recording that is in several manifests is taken once.
 
     \b
     Example:
@@ -211,10 +214,10 @@ def merge(sources: tuple[Path, ...], output: Path, force: bool) -> None:
 
     merged = merge_manifests(sources, output, force)
     click.echo(f"{output}: {merged.rows} utterances")
-    if merged.doubles:
-        click.echo(f"{merged.doubles} rows were left out, because an earlier one has the same piece of audio.")
+    if merged.duplicates:
+        click.echo(f"{merged.duplicates} rows were left out, because an earlier row has the same audio.")
     if merged.renamed:
-        click.echo(f"{merged.renamed} rows got a number behind their id, because an earlier one has the same.")
+        click.echo(f"{merged.renamed} rows got a number after their id, because an earlier row has the same id.")
 
 
 @data.command()
@@ -225,7 +228,7 @@ def merge(sources: tuple[Path, ...], output: Path, force: bool) -> None:
     type=click.Choice(["speaker", "text", "both"]),
     default="speaker",
     show_default=True,
-    help="What no two parts may share.",
+    help="What train, val and test must not share.",
 )
 @click.option(
     "--shares",
@@ -234,14 +237,14 @@ def merge(sources: tuple[Path, ...], output: Path, force: bool) -> None:
     default=(0.8, 0.1, 0.1),
     show_default=True,
     metavar="TRAIN VAL TEST",
-    help="How much of the audio each part gets.",
+    help="The share of the audio in each part.",
 )
 @_seed
 @_force
 def split(source: Path, folder: Path, by: Any, shares: tuple[float, float, float], seed: int, force: bool) -> None:
-    """Divide a manifest into train, val and test.
+    """Split a manifest into train, val and test.
 
-    SOURCE is divided into train.jsonl, val.jsonl and test.jsonl in FOLDER.
+    Writes train.jsonl, val.jsonl and test.jsonl with the rows of SOURCE to FOLDER.
 
     \b
     Example:
@@ -255,9 +258,9 @@ def split(source: Path, folder: Path, by: Any, shares: tuple[float, float, float
 
 @data.command()
 @click.argument("source", type=_FILE)
-@click.option("--picture", type=_FILE, help="Write the histogram of lengths as a PNG.")
+@click.option("--picture", type=_FILE, help="Write a histogram of the lengths to this PNG file.")
 @click.option(
-    "--alphabet", metavar="CHARACTERS", help="Characters that have a label; a to z, ' and blank if not given."
+    "--alphabet", metavar="CHARACTERS", help="Characters that have a label; a to z, ' and space if not given."
 )
 @click.option("--slowest", default=1.5, show_default=True, help="Characters per second below which a row is too slow.")
 @click.option("--fastest", default=30.0, show_default=True, help="Characters per second above which a row is too fast.")
@@ -274,10 +277,10 @@ def stats(
     as_json: bool,
     force: bool,
 ) -> None:
-    """Say how much is in a manifest, and what looks wrong.
+    """Print statistics of a manifest, and rows that look wrong.
 
-    Every row whose recording is missing, unreadable, cut off, silent or not what the row says is listed, and every row
-    with a character that has no label, that is too fast or too slow.
+    Lists every row whose recording is missing, unreadable, cut off, silent or of another length than the row says, and
+    every row whose text has a character without a label, or is too long or too short for its audio.
 
     \b
     Examples:
@@ -285,10 +288,9 @@ def stats(
       sonosco data stats corpus/train.jsonl --open all --json
     """
     from sonosco_like.data.manifest import Manifest
-    from sonosco_like.data.tools.outputs import claim_file
-    from sonosco_like.data.tools.picture import draw_histogram
-    from sonosco_like.data.tools.progress import show_progress
-    from sonosco_like.data.tools.stats import Limits, gather_statistics
+    from sonosco_like.data.tools.files import claim_file
+    from sonosco_like.data.tools.stats import Limits, draw_histogram, gather_statistics
+    from sonosco_like.progress import show_progress
 
     if picture is not None:
         claim_file(picture, force)
@@ -303,7 +305,7 @@ def stats(
 
 def _prepare(corpus: Corpus, folder: Path, options: dict[str, Any]) -> None:
     from sonosco_like.data.corpora.corpus import prepare_corpus
-    from sonosco_like.data.tools.progress import show_progress
+    from sonosco_like.progress import show_progress
 
     prepared = prepare_corpus(corpus, folder, progress=show_progress, **options)
     _print_manifests(prepared.manifests)
@@ -338,7 +340,7 @@ def _print_json(statistics: Statistics) -> None:
 def _print_statistics(statistics: Statistics, source: Path) -> None:
     from rich.console import Console
 
-    from sonosco_like.data.tools.tables import statistics_tables
+    from sonosco_like.data.tools.stats import statistics_tables
 
     console = Console(soft_wrap=True)
     for table in statistics_tables(statistics, str(source), _MOST_SUSPICIOUS):

@@ -1,18 +1,18 @@
-"""`--train`, `--val` and `--test`: the user's own data in any config, for all commands that train."""
+"""`--train`, `--val` and `--test`: they put the user's own data into any config, for all commands that train."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sonosco_like.errors import UsageError
-from sonosco_like.run_folder import CONFIG
+from sonosco_like.runs.run_folder import CONFIG
 
 if TYPE_CHECKING:
-    from yaml.nodes import Node
-
+    from sonosco_like.serialization import Document
     from sonosco_like.training import Experiment, ModelTrainer
 
 SETS = ("train", "val", "test")
@@ -21,13 +21,15 @@ Manifests = Mapping[str, Path | None]
 
 
 def read_with_own_data(config: Path, overrides: Sequence[str], manifests: Manifests) -> Experiment:
-    """The experiment of a config with the manifests in it; it gets the loaders that it lacks for them."""
-    from sonosco_like.training import read_experiment
+    """The experiment of a config with the user's manifests; a loader is added for a set that the config lacks."""
+    from sonosco_like.training.experiment import build_experiment, read_config
 
     given = _given(manifests)
-    present = _present(config, overrides, given)
-    own = [_override(name, path) for name, path in given.items() if name in present]
-    experiment = read_experiment(config, [*overrides, *own])
+    document = read_config(config, overrides)
+    present = _sets_with_loader(document, given)
+    for name in present:
+        document.set(_manifest_of(name), given[name].as_posix())
+    experiment = build_experiment(document)
     for name, path in given.items():
         if name not in present:
             setattr(experiment.trainer, f"{name}_data_loader", _new_loader(experiment.trainer, name, path))
@@ -38,63 +40,52 @@ def read_with_own_data(config: Path, overrides: Sequence[str], manifests: Manife
 def open_with_own_data(
     run_dir: Path, config: Path, overrides: Sequence[str], manifests: Manifests
 ) -> tuple[Experiment, int]:
-    """A run that goes on with what the config and the manifests change in it, and the step it is at."""
-    from sonosco_like.training.config_edits import open_with_config
+    """The experiment of a run with the changes of a config and of the user's manifests, and the step of the run."""
+    from sonosco_like.serialization import quote_override
+    from sonosco_like.training.experiment import read_config
+    from sonosco_like.training.resume import open_with_config
 
     given = _given(manifests)
-    present = _present(run_dir / CONFIG, (), given)
+    present = _sets_with_loader(read_config(run_dir / CONFIG), given) if given else []
     for name in given:
         if name not in present:
             raise UsageError(
-                f"The run in {run_dir} was begun without {name} data and cannot get any now: leave out --{name}, or "
-                "begin a new run in another folder."
+                f"The run in {run_dir} was started without {name} data, which cannot be added now. Leave out --{name}, "
+                "or start a new run in another folder."
             )
-    own = [*overrides, *(_override(name, path) for name, path in given.items())]
-    return open_with_config(run_dir, config, own, lambda: read_with_own_data(config, overrides, manifests))
+    own = [f"{_manifest_of(name)}={quote_override(path.as_posix())}" for name, path in given.items()]
+    read = functools.partial(read_with_own_data, config, overrides, manifests)
+    return open_with_config(run_dir, config, [*overrides, *own], read)
 
 
 def _given(manifests: Manifests) -> dict[str, Path]:
     return {name: path.absolute() for name in SETS if (path := manifests[f"{name}_manifest"]) is not None}
 
 
-def _override(name: str, path: Path) -> str:
-    from sonosco_like.serialization.overrides import quoted
-
-    return f"trainer.{name}_data_loader.dataset.manifest={quoted(path.as_posix())}"
+def _manifest_of(name: str) -> str:
+    return f"trainer.{name}_data_loader.dataset.manifest"
 
 
-def _present(config: Path, overrides: Sequence[str], given: Mapping[str, Path]) -> list[str]:
-    """The given sets that a config has a loader of their own for."""
-    from sonosco_like.serialization import files
-    from sonosco_like.serialization.document import MAX_BYTES, parse
-    from sonosco_like.serialization.overrides import apply_overrides
-
-    if not given or not config.is_file():
-        return []  # who reads the config says that it is not there
-    root = apply_overrides(parse(files.read_file(config.resolve(), MAX_BYTES), str(config)), overrides)
-    trainer = _entries(_entries(root).get("trainer"))
-    loaders = {name: trainer.get(f"{name}_data_loader") for name in SETS}
-    named = _entries(loaders["val"])
-    if "val" in given and named and "class" not in named:
+def _sets_with_loader(config: Document, given: Mapping[str, Path]) -> list[str]:
+    """The sets in `given` for which the config has a loader of its own, not an alias of another one."""
+    loaders = {name: config.get(f"trainer.{name}_data_loader") for name in SETS}
+    named = loaders["val"]
+    if "val" in given and isinstance(named, dict) and named and "class" not in named:
         raise UsageError(
-            f"The config has several validation sets ({', '.join(named)}), and --val does not say which is meant: give "
+            f"The config has several validation sets ({', '.join(named)}), and --val cannot choose one of them: give "
             f"--set trainer.val_data_loader.{next(iter(named))}.dataset.manifest={given['val']}"
         )
-    own = {id(loader): name for name, loader in reversed(loaders.items())}  # of an alias, the first has the loader
-    return [name for name in given if _entries(loaders[name]) and own[id(loaders[name])] == name]
-
-
-def _entries(node: Node | None) -> dict[str, Node]:
-    from yaml.nodes import MappingNode, ScalarNode
-
-    pairs = node.value if isinstance(node, MappingNode) else ()
-    return {key.value: value for key, value in pairs if isinstance(key, ScalarNode)}
+    own = {
+        id(loader): name for name, loader in reversed(loaders.items())
+    }  # aliases belong to the first set with the loader
+    present = {name for name, loader in loaders.items() if isinstance(loader, dict) and loader}
+    return [name for name in given if name in present and own[id(loaders[name])] == name]
 
 
 def _new_loader(trainer: ModelTrainer, name: str, manifest: Path) -> Any:
-    """A loader like the validation's, else like the training's without what makes it random.
+    """A copy of the validation loader, or else of the training loader without shuffling and augmentation.
 
-    It shares tokenizer, features and normalization with that one, whose statistics only training data may decide.
+    The copy shares tokenizer, features and normalization: only training data may decide their statistics.
     """
     from sonosco_like.data.loader import AudioDataLoader
 
@@ -114,11 +105,11 @@ def _new_loader(trainer: ModelTrainer, name: str, manifest: Path) -> Any:
 def _kind(loader: Any) -> str:
     if isinstance(loader, dict):
         return f"several by name ({', '.join(map(str, loader))})"
-    return "not there" if loader is None else f"a {type(loader).__name__}"
+    return "missing" if loader is None else f"a {type(loader).__name__}"
 
 
 def _leave_out_missing_data(experiment: Experiment, given: Mapping[str, Path]) -> None:
-    """With data of the user's own to learn from, the config's corpus is not made, and its test set is not there."""
+    """Remove the corpus and the test set of the config if the user gives training or validation data."""
     if not given.keys() & {"train", "val"}:
         return
     experiment.corpus = None
@@ -128,13 +119,13 @@ def _leave_out_missing_data(experiment: Experiment, given: Mapping[str, Path]) -
         manifest = getattr(getattr(loader, "dataset", None), "manifest", None)
         if name not in given and isinstance(manifest, Path) and not manifest.exists():
             raise UsageError(
-                f"{option} is needed too: {manifest} of the config is not there, and with data of your own the "
-                "config's corpus is not made."
+                f"{option} is needed too: {manifest} of the config does not exist, and with your own data the corpus "
+                "of the config is not generated."
             )
 
 
 def _options_for(trainer: ModelTrainer) -> dict[str, tuple[str, Any]]:
-    """The loaders that a run cannot do without, each with the option that gives it other data."""
+    """The loaders of a run by set, each with the option that changes its data."""
     found: dict[str, tuple[str, Any]] = {"train": ("--train", trainer.train_data_loader)}
     for name, loader in trainer.validation_sets.items():
         option = "--val" if name is None else f"--set trainer.val_data_loader.{name}.dataset.manifest=..."

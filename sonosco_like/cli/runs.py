@@ -1,4 +1,4 @@
-"""`sonosco runs`: a table of runs with their scores."""
+"""`sonosco runs` and `sonosco diff`: a table of runs with their scores, and the difference between two of them."""
 
 from __future__ import annotations
 
@@ -12,26 +12,33 @@ from typing import TYPE_CHECKING
 import click
 
 from sonosco_like.errors import UsageError, did_you_mean
+from sonosco_like.redaction import mask_secrets
+from sonosco_like.runs.run_folder import CONFIG
 
 if TYPE_CHECKING:
-    from sonosco_like.cli.run_table import Run
+    from sonosco_like.runs.run_table import RunSummary
 
 _STYLES = {"running": "green", "finished": "", "interrupted": "yellow", "failed": "red"}
 _PERIODS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 _MEASURES_SHOWN = 3
+_PATH = click.Path(path_type=Path, exists=True)
 
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("runs"))
 @click.option(
-    "--sort", "key", default="started", show_default=True, help="started, name, state or a measure such as val_loss."
+    "--sort",
+    "key",
+    default="started",
+    show_default=True,
+    help="Sort by started, name, state or a measure such as val_loss.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print everything that is known, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything about each run, as JSON.")
 def runs(folder: Path, key: str, as_json: bool) -> None:
     """List runs with their state and their scores.
 
-    FOLDER is `runs` if not given. Epochs are counted as the progress bar does: 2/7 is the second of seven. Scores are
-    the best one of all validations, and the last one.
+    FOLDER is `runs` if not given. The epoch 2/7 is the second of seven. The scores are the best and the last one of all
+    validations.
 
     \b
     Examples:
@@ -39,7 +46,7 @@ def runs(folder: Path, key: str, as_json: bool) -> None:
       sonosco runs experiments --sort val_word_error_rate
       sonosco runs --json
     """
-    from sonosco_like.cli.run_table import find_runs
+    from sonosco_like.runs.run_table import find_runs
 
     found = _sorted(find_runs(folder), key)
     if as_json:
@@ -50,8 +57,8 @@ def runs(folder: Path, key: str, as_json: bool) -> None:
         _print(found)
 
 
-def _sorted(found: list[Run], key: str) -> list[Run]:
-    """By a measure, the best value first; each run knows which way its measures are better."""
+def _sorted(found: list[RunSummary], key: str) -> list[RunSummary]:
+    """The runs sorted by a key; by a measure, the best value comes first."""
     if key == "started":
         return found
     if key in ("name", "state"):
@@ -64,7 +71,7 @@ def _sorted(found: list[Run], key: str) -> list[Run]:
     return sorted(found, key=lambda run: (run.best[key] if lower else -run.best[key]) if key in run.best else math.inf)
 
 
-def _print(found: list[Run]) -> None:
+def _print(found: list[RunSummary]) -> None:
     measures = list(dict.fromkeys(name for run in found for name in run.last))
     shown = sorted(measures, key=lambda name: name == "val_loss")[:_MEASURES_SHOWN]
     header = ["run", "name", "state", "started", "age", "epoch", "step", *(f"{name} best / last" for name in shown)]
@@ -75,15 +82,15 @@ def _print(found: list[Run]) -> None:
         _plain_table(header, rows)
 
 
-def _row(run: Run, measures: list[str]) -> list[str]:
+def _row(run: RunSummary, measures: list[str]) -> list[str]:
     scores = [f"{_number(run.best.get(name))} / {_number(run.last.get(name))}" for name in measures]
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started))
     place = [_epoch(run), "" if run.step is None else str(run.step)]
     return [run.folder.name, run.name, run.state, started, _age(time.time() - run.active), *place, *scores]
 
 
-def _epoch(run: Run) -> str:
-    """As the progress bar counts: from 1, and of how many."""
+def _epoch(run: RunSummary) -> str:
+    """The epoch as the progress bar shows it: counted from 1, with the number of epochs."""
     if run.epoch is None:
         return ""
     return f"{run.epoch + 1}" if run.epochs is None else f"{run.epoch + 1}/{run.epochs}"
@@ -117,3 +124,31 @@ def _number(value: float | None) -> str:
 def _age(seconds: float) -> str:
     unit, length = next(((unit, length) for unit, length in _PERIODS if seconds >= length), ("s", 1))
     return f"{max(0, int(seconds / length))} {unit}"
+
+
+@click.command()
+@click.argument("a", type=_PATH)
+@click.argument("b", type=_PATH)
+def diff(a: Path, b: Path) -> int:
+    """Show what differs between two configs or runs.
+
+    A and B are config files, run folders or checkpoints. The exit code is 0 if they are alike, else 1.
+
+    \b
+    Examples:
+      sonosco diff configs/las.yaml configs/tds.yaml
+      sonosco diff runs/first runs/second
+    """
+    from sonosco_like.serialization import diff as compare
+
+    found = compare(_configuration(a), _configuration(b))
+    for difference in found:
+        click.echo(mask_secrets(str(difference)))
+    if not found:
+        click.echo("alike")
+    return 1 if found else 0
+
+
+def _configuration(path: Path) -> Path:
+    """The config of a run folder; any other path itself."""
+    return path / CONFIG if (path / CONFIG).is_file() else path

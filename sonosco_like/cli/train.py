@@ -1,4 +1,4 @@
-"""`sonosco train`: one YAML file in, a run folder out."""
+"""`sonosco train` and `sonosco resume`: train a config in a run folder, and continue a run."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from sonosco_like.cli.options import (
 )
 from sonosco_like.cli.own_data import open_with_own_data, read_with_own_data
 from sonosco_like.errors import UsageError
-from sonosco_like.passwords import MaskingFormatter
-from sonosco_like.run_folder import CONFIG
+from sonosco_like.redaction import MaskingFormatter
+from sonosco_like.runs.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from sonosco_like.training import Experiment
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @config
-@click.option("--run-dir", type=PATH, help="Where the run is kept; runs/<time>_<name> if not given.")
+@click.option("--run-dir", type=PATH, help="The run folder; runs/<time>_<name> if not given.")
 @manifests
 @overrides
 @device
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     type=click.Choice(["never", "auto", "must"]),
     default="never",
     show_default=True,
-    help="What to do with a run dir that holds a run: refuse, continue it, or insist on continuing.",
+    help="If the run folder holds a run: never continue it, continue it, or fail if there is none to continue.",
 )
 @imports
 @allow_write
@@ -59,8 +59,8 @@ def train(
 ) -> int:
     """Train a recogniser.
 
-    A run that is interrupted (Ctrl-C, SIGTERM, a closed terminal) is saved after the batch under way and ends with exit
-    code 130, 143 or 129; one that fails ends with 1, a config that is wrong with 2. `sonosco resume` continues it.
+    An interrupted run (Ctrl-C, SIGTERM, a closed terminal) is saved after its current batch, with exit code 130, 143 or
+    129. The exit code is 1 for a run that failed, 2 for a wrong config. `sonosco resume` continues a run.
 
     \b
     Examples:
@@ -76,70 +76,102 @@ def train(
         raise UsageError(f"There is no run to resume in {run_dir or 'a new folder'}.")
     experiment = read_with_own_data(config, overrides, manifests)
     folder = run_dir or Path(experiment.trainer.processes.from_first(_new_folder(experiment.name)))
-    _say(experiment, f"run folder: {folder}")
+    _print(experiment, f"run folder: {folder}")
     prepare(experiment)
     return _finish(experiment, experiment.start(folder), folder)
 
 
 def _new_folder(name: str) -> str:
-    """A folder named after the time that is not there yet, also if another run of that name began in this second."""
+    """A new folder named after the time, with a number if another run of that name started in the same second."""
     named = f"runs/{time.strftime('%Y-%m-%d_%H-%M-%S')}_{name}"
     numbered = (f"{named}_{number}" for number in itertools.count(2))
     return next(folder for folder in itertools.chain([named], numbered) if not Path(folder).exists())
 
 
 def continue_run(experiment: Experiment, step: int) -> int:
-    """Train on, and say from where."""
-    _say(experiment, f"run folder: {experiment.folder}\nresumed from step {step}")
+    """Continue the training, and print from which step."""
+    _print(experiment, f"run folder: {experiment.folder}\nresumed from step {step}")
     finished = _why_finished(experiment)
     if finished:
-        _say(experiment, finished)
+        _print(experiment, finished)
     prepare(experiment)
     return _finish(experiment, experiment.resume(), experiment.folder)
 
 
 def prepare(experiment: Experiment) -> None:
-    """Say what happens on the console, and have the corpus made: of several processes the first does both."""
+    """Log to the console and generate the corpus; of several processes only the first does both."""
     processes = experiment.trainer.processes
     level = logging.INFO if processes.is_first else logging.WARNING
     console = logging.StreamHandler(sys.stderr)
     console.setFormatter(MaskingFormatter("%(message)s"))
     logging.basicConfig(level=level, handlers=[console])
     if experiment.corpus is not None and processes.is_first:
-        from sonosco_like.data.tools.progress import show_progress
+        from sonosco_like.progress import show_progress
 
-        with processes.told():
+        with processes.reporting_failures():
             experiment.corpus.prepare(show_progress)
     processes.wait()
 
 
 def _why_finished(experiment: Experiment) -> str:
-    """Why a run was at its end before it was continued, and how it goes on; nothing if it was not.
+    """Why a run was finished before it was resumed, and how to train it further; empty if it was not finished.
 
-    Its last checkpoint may be an earlier one, whose last steps are then done again, with the same bits.
+    If its last checkpoint is from before its end, the last steps are trained again, with the same bits.
     """
-    from sonosco_like.cli.run_table import finished_epochs
+    from sonosco_like.runs.run_table import finished_epochs
 
     trainer = experiment.trainer
-    command = f"To train on: sonosco resume {shlex.quote(str(experiment.folder))} --set trainer"
+    command = f"To train it further: sonosco resume {shlex.quote(str(experiment.folder))} --set trainer"
     if max(trainer.epoch, finished_epochs(experiment.folder)) >= trainer.epochs:
-        said = f"{trainer.epochs} of {trainer.epochs} epochs are done"
-        return f"This run was finished already: {said}. {command}.epochs={2 * trainer.epochs}"
-    if trainer._finished():
-        said = f"its `max_duration` of {trainer.max_duration} is reached"
-        return f"This run was finished already: {said}. {command}.max_duration=..."
+        reason = f"{trainer.epochs} of {trainer.epochs} epochs are done"
+        return f"This run was finished already: {reason}. {command}.epochs={2 * trainer.epochs}"
+    if trainer.session.is_finished:
+        reason = f"its `max_duration` of {trainer.max_duration} is reached"
+        return f"This run was finished already: {reason}. {command}.max_duration=..."
     return ""
 
 
 def _finish(experiment: Experiment, received: int, folder: Path) -> int:
     if received:
         name = signal.Signals(received).name
-        _say(experiment, f"interrupted by {name}; continue with: sonosco resume {shlex.quote(str(folder))}")
+        _print(experiment, f"interrupted by {name}; continue with: sonosco resume {shlex.quote(str(folder))}")
         return 128 + received
-    _say(experiment, f"done: {folder}")
+    _print(experiment, f"done: {folder}")
     return 0
 
 
-def _say(experiment: Experiment, message: str) -> None:
+def _print(experiment: Experiment, message: str) -> None:
     if experiment.trainer.processes.is_first:
         click.echo(message)
+
+
+@click.command()
+@click.argument("run_dir")
+@click.option(
+    "--run-dir", "into", type=PATH, help="The folder to which a remote run is fetched; runs/<its name> if not given."
+)
+@overrides
+@device
+@imports
+@allow_write
+def resume(
+    run_dir: str, into: Path | None, overrides: tuple[str, ...], device: str | None, modules: tuple[str, ...]
+) -> int:
+    """Continue a run from its newest complete checkpoint.
+
+    RUN_DIR is a run folder, or the URL of a remote copy. --set can change settings that fit what the run has learned,
+    such as epochs, learning rate, patience of callbacks and number of workers; changes.yaml in the run folder records
+    each change.
+
+    \b
+    Examples:
+      sonosco resume runs/2026-01-31_12-00-00_las-digits
+      sonosco resume runs/las --set trainer.epochs=20 --set trainer.optimizer.lr=0.0005
+    """
+    import_modules(modules)
+    from sonosco_like.runs.remote_copy import is_url
+    from sonosco_like.training import open_run
+
+    if into is not None and not is_url(run_dir):
+        raise UsageError(f"--run-dir is only for a remote run, but {run_dir} is not a URL. Leave out --run-dir.")
+    return continue_run(*open_run(run_dir, with_device(overrides, device), into))

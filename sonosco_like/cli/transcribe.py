@@ -1,4 +1,4 @@
-"""`sonosco transcribe`: text for each recording."""
+"""`sonosco transcribe`: the text of each recording."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sonosco_like.cli.decoder_options import decoder_options, take_decoder_settings
-from sonosco_like.cli.options import PATH, import_modules, imports
+from sonosco_like.cli.options import PATH, decoder_options, import_modules, imports, take_decoder_settings
 from sonosco_like.errors import UsageError
 
 if TYPE_CHECKING:
     from sonosco_like.inference import Failure, Transcript
-    from sonosco_like.inference.reading import Recording
-    from sonosco_like.inference.transcriber import Part
+    from sonosco_like.inference.audio_stream import Recording
+    from sonosco_like.inference.transcriber import StreamItem
 
 _DONE, _SOME_FAILED = 0, 1
 
@@ -23,35 +22,39 @@ _DONE, _SOME_FAILED = 0, 1
 @click.command()
 @click.argument("run", metavar="RUN_OR_CHECKPOINT", type=PATH)
 @click.argument("audio", nargs=-1, required=True, metavar="AUDIO ...")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per file and line: words, times, confidences.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one line of JSON per file, with words, times and confidences."
+)
 @click.option(
     "--format",
     "form",
     type=click.Choice(["txt", "json", "srt", "vtt"]),
     default="txt",
     show_default=True,
-    help="Text, JSON lines, or subtitles.",
+    help="The output: text, JSON lines, or subtitles.",
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
-    help="A folder for one file per recording, instead of printing.",
+    help="Write one file per recording to this folder, instead of printing.",
 )
-@click.option("--n-best", type=click.IntRange(1), help="So many readings of each piece, with scores; for JSON.")
+@click.option(
+    "--n-best", type=click.IntRange(1), help="Add the N best hypotheses of each segment, with scores; needs JSON."
+)
 @click.option(
     "--longest",
     type=float,
-    help="Cut recordings into pieces of at most so many seconds.  [default: the `max_duration` of the training set, "
+    help="Cut recordings into pieces of at most this many seconds.  [default: the `max_duration` of the training set, "
     "else 8]",
 )
 @click.option(
     "--overlap",
     type=float,
-    help="Seconds that pieces have in common where nobody pauses; at most half a piece.  [default: 2, but at most a "
-    "third of a piece]",
+    help="Seconds that two pieces share if there is no pause between them; at most half a piece.  [default: 2, but at "
+    "most a third of a piece]",
 )
 @decoder_options
-@click.option("--device", help="Such as cpu or cuda:0; a GPU if there is one.")
+@click.option("--device", help="Such as cpu or cuda:0; the GPU, if there is one, if not given.")
 @imports
 def transcribe(
     run: Path,
@@ -66,11 +69,11 @@ def transcribe(
     modules: tuple[str, ...],
     **options: Any,
 ) -> int:
-    """Write down what is said in recordings.
+    """Transcribe recordings.
 
-    AUDIO are files of any rate and length, folders, or - for standard input. Features, alphabet and decoder are those
-    of the run. Of a run folder the best checkpoint is used, else the final one, else the newest. A file that cannot be
-    read is named and passed over, and the exit code is 1.
+    AUDIO are files of any sample rate and length, folders, or - for standard input. Features, alphabet and decoder are
+    those of the run. A run folder stands for its best checkpoint, else its final one, else its newest one. A file that
+    cannot be read is skipped with a message, and the exit code is then 1.
 
     \b
     Examples:
@@ -85,9 +88,9 @@ def transcribe(
     import_modules(modules)
     settings = take_decoder_settings(options, n_best)
     from sonosco_like.inference import load_transcriber
-    from sonosco_like.inference.reading import recordings_of
+    from sonosco_like.inference.audio_stream import open_recordings
 
-    with recordings_of(audio) as recordings:
+    with open_recordings(audio) as recordings:
         if output is None and form in ("srt", "vtt") and len(recordings) > 1:
             raise UsageError(f"Subtitles of {len(recordings)} recordings need a folder: give --output FOLDER.")
         paths = output_paths(recordings, audio, output, form) if output is not None else None
@@ -98,7 +101,7 @@ def transcribe(
 
 
 def output_paths(recordings: list[Recording], arguments: Sequence[str], folder: Path, form: str) -> dict[str, Path]:
-    """Where the text of each recording goes: its own name with another suffix, in the subfolder it came from."""
+    """The output file of each recording: its own name with another suffix, in the same subfolder."""
     paths: dict[str, Path] = {}
     taken: dict[Path, str] = {}
     for recording in recordings:
@@ -112,24 +115,24 @@ def output_paths(recordings: list[Recording], arguments: Sequence[str], folder: 
     return paths
 
 
-def _print_segments(parts: Iterator[Part], form: str, readings: bool) -> int:
-    """One recording, part by part: of a long one the beginning can be read while the rest is being heard."""
+def _print_segments(items: Iterator[StreamItem], form: str, n_best: bool) -> int:
+    """Print the segments of one recording as soon as each is transcribed."""
     from sonosco_like.inference.formats import TranscriptWriter
 
     writer: TranscriptWriter | None = None
-    for part in parts:
-        if part.failure is not None:
-            click.echo(f"Error: {part.failure.reason}", err=True)
+    for item in items:
+        if item.failure is not None:
+            click.echo(f"Error: {item.failure.reason}", err=True)
             return _SOME_FAILED
         if writer is None:
-            writer = TranscriptWriter(form, part.name, readings)
+            writer = TranscriptWriter(form, item.name, n_best)
             click.echo(writer.begin(), nl=False)
-        click.echo(writer.add(part.segment) if part.segment is not None else writer.end(), nl=False)
+        click.echo(writer.add(item.segment) if item.segment is not None else writer.end(), nl=False)
     return _DONE
 
 
 def _print_transcripts(
-    found: Iterator[Transcript | Failure], form: str, readings: bool, paths: dict[str, Path] | None
+    found: Iterator[Transcript | Failure], form: str, n_best: bool, paths: dict[str, Path] | None
 ) -> int:
     from sonosco_like.inference import Failure
     from sonosco_like.inference.formats import render
@@ -143,11 +146,11 @@ def _print_transcripts(
         done += 1
         if paths is not None:
             paths[each.name].parent.mkdir(parents=True, exist_ok=True)
-            paths[each.name].write_text(render(each, form, readings), encoding="utf-8")
+            paths[each.name].write_text(render(each, form, n_best), encoding="utf-8")
         elif form == "txt":
             click.echo(f"{each.name}: {each.text}")
         else:
-            click.echo(render(each, form, readings), nl=False)
+            click.echo(render(each, form, n_best), nl=False)
     if failed:
         click.echo(f"{failed} of {done + failed} recordings could not be transcribed.", err=True)
     return _SOME_FAILED if failed else _DONE

@@ -1,4 +1,4 @@
-"""`sonosco verify-resume`: the user's own proof that a run can be killed."""
+"""`sonosco verify-resume`: a proof of exact resume for the user's own config."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _MOST_SHOWN = 10
     type=click.IntRange(0),
     default=3,
     show_default=True,
-    help="How often the second run is killed with SIGKILL.",
+    help="The number of SIGKILLs of the second run.",
 )
-@click.option("--keep", type=PATH, help="Keep both runs in this folder.")
+@click.option("--keep", type=PATH, help="Keep both runs in this folder; they are deleted if not given.")
 @manifests
 @overrides
 @imports
@@ -41,9 +41,9 @@ def verify_resume(
 ) -> int:
     """Prove that a run can be killed and resumed bit for bit.
 
-    Trains the config once whole and once with kills -9 at drawn moments, then compares weights, optimizer, random
-    generators, callbacks and metrics, and the weights after every step. Exit code 0 if not a bit differs, else 1 and
-    what differed first: which step, which measure, which tensor.
+    Trains the config once without a break and once with kills (SIGKILL) at random moments. Then compares the weights
+    after every step, and at the end weights, optimizer, random generators, callbacks and metrics. The exit code is 0 if
+    not a bit differs; else it is 1, and the first difference is printed: its step, and the measure or tensor.
 
     \b
     Examples:
@@ -58,11 +58,11 @@ def verify_resume(
             import_modules(modules)
             config, overrides = _with_own_data(config, overrides, manifests, folder), ()
         verdict = verify(config, folder, kills, overrides, modules, click.echo)
-    fell = len(verdict.kills)
+    done = len(verdict.kills)
     where = ", ".join(map(str, verdict.kills)) or "no step"
-    if fell < kills:
-        where += f" ({fell} of {kills} kills: the run was at its end before the others)"
-    if verdict.is_exact and kills and not fell:
+    if done < kills:
+        where += f" ({done} of {kills} kills: the run ended before the others)"
+    if verdict.is_exact and kills and not done:
         click.echo("NOT PROVED: the run ended before it could be killed. Give it more steps: --set trainer.epochs=...")
         return 1
     if verdict.is_exact:
@@ -74,27 +74,29 @@ def verify_resume(
 
 
 def _with_own_data(config: Path, overrides: tuple[str, ...], manifests: Manifests, folder: Path) -> Path:
-    """Write the config with the user's data in it: what loaders share, a `--set` could not say."""
-    from sonosco_like.serialization import dumps, files
+    """Write the config with the user's data to a file, since `--set` could not keep what its loaders share."""
+    from sonosco_like.serialization import dumps, replace_file
 
     experiment = read_with_own_data(config, overrides, manifests)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "own_data.yaml"
-    files.replace_file(path, dumps(experiment, state=False).encode(), private=True)
+    replace_file(path, dumps(experiment, state=False).encode(), private=True)
     return path
 
 
 def _explain(verdict: Verdict) -> None:
-    """Say what differed first, and what that means."""
+    """Print the first difference and its probable cause, then the differences at the end."""
     if verdict.first is not None:
         click.echo(f"first difference at {verdict.first}")
         if verdict.first.before_any_kill:
             click.echo(
-                "The runs differed before the first kill, so this is not about resuming: something in this config is "
-                "not a function of its seed (another thread, the clock, os.urandom, the order of a set)."
+                "The runs differed before the first kill, so resuming is not the cause: something in this config does "
+                "not depend on the seed alone (another thread, the clock, os.urandom, the order of a set)."
             )
         else:
-            click.echo("It came after a kill: something in this config has state that a checkpoint does not hold.")
+            click.echo(
+                "The difference came after a kill: something in this config has state that checkpoints do not hold."
+            )
     if verdict.differences:
         click.echo(f"{len(verdict.differences)} differences at the end, the first ones:")
     for line in verdict.differences[:_MOST_SHOWN]:

@@ -1,60 +1,42 @@
-"""Data: from manifests and recordings to batches. Read in the order manifest, sampling, audio, text, dataset, loader.
+"""Data: from manifests to batches. Read manifest, sampling, audio, features, augment, text, collate, dataset, loader.
 
-What is offered here is fetched when it is first used, so that the tools and corpora of this room need no torch.
+Its names are imported when they are first used, so that the rendering of synthetic speech needs no torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sonosco_like.deferred_imports import lazy
 
 if TYPE_CHECKING:
     from sonosco_like.data.audio import audio_info, load_audio
-    from sonosco_like.data.bpe import SentencePieceTokenizer
+    from sonosco_like.data.augment import FeatureAugmentation, WaveformAugmentation
     from sonosco_like.data.dataset import AudioDataset
+    from sonosco_like.data.features import FeatureExtractor
     from sonosco_like.data.loader import AudioDataLoader
     from sonosco_like.data.manifest import Manifest, write_manifest
-    from sonosco_like.data.part import ManifestPart
+    from sonosco_like.data.normalization import Normalization
     from sonosco_like.data.sampling import BatchPlan, BucketSampler
-    from sonosco_like.data.text import Alphabet, TextCleaner, Tokenizer
-
-_HOMES = {
-    "Alphabet": "text",
-    "AudioDataLoader": "loader",
-    "AudioDataset": "dataset",
-    "BatchPlan": "sampling",
-    "BucketSampler": "sampling",
-    "Manifest": "manifest",
-    "ManifestPart": "part",
-    "SentencePieceTokenizer": "bpe",
-    "TextCleaner": "text",
-    "Tokenizer": "text",
-    "audio_info": "audio",
-    "load_audio": "audio",
-    "write_manifest": "manifest",
-}
+    from sonosco_like.data.text import Alphabet, SentencePieceTokenizer, TextCleaner, Tokenizer
+    from sonosco_like.data.tools.split import ManifestPart
 
 __all__ = [
-    "Alphabet",
-    "AudioDataLoader",
-    "AudioDataset",
-    "BatchPlan",
-    "BucketSampler",
-    "Manifest",
-    "ManifestPart",
-    "SentencePieceTokenizer",
-    "TextCleaner",
-    "Tokenizer",
-    "audio_info",
-    "load_audio",
-    "write_manifest",
-]
+    "Alphabet", "AudioDataLoader", "AudioDataset", "BatchPlan", "BucketSampler", "FeatureAugmentation",
+    "FeatureExtractor", "Manifest", "ManifestPart", "Normalization", "SentencePieceTokenizer", "TextCleaner",
+    "Tokenizer", "WaveformAugmentation", "audio_info", "load_audio", "write_manifest",
+]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "audio": "audio_info load_audio",
+        "augment": "FeatureAugmentation WaveformAugmentation",
+        "dataset": "AudioDataset",
+        "features": "FeatureExtractor",
+        "loader": "AudioDataLoader",
+        "manifest": "Manifest write_manifest",
+        "normalization": "Normalization",
+        "sampling": "BatchPlan BucketSampler",
+        "text": "Alphabet SentencePieceTokenizer TextCleaner Tokenizer",
+        "tools.split": "ManifestPart",
+    },
+)

@@ -1,7 +1,7 @@
 """The dataset: reads, augments and labels all utterances of a batch in one call.
 
-The way of an utterance: row -> samples -> waveform augmentations -> features -> normalization -> feature augmentations
--> batch. Which utterances make a batch was decided before, from the manifest alone (`sampling`).
+An utterance goes through: row -> samples -> waveform augmentations -> features -> normalization -> feature
+augmentations -> batch. Which utterances make a batch was decided before, from the manifest alone (`sampling`).
 """
 
 from __future__ import annotations
@@ -17,20 +17,54 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from sonosco_like.data.audio import load_audio
 from sonosco_like.data.augment import FeatureAugmentation, WaveformAugmentation, utterance_random
-from sonosco_like.data.collate import Example, collate
 from sonosco_like.data.features import FeatureExtractor, LogMel
 from sonosco_like.data.manifest import Manifest
 from sonosco_like.data.normalization import GlobalNormalization, Normalization, UtteranceNormalization
-from sonosco_like.data.part import ManifestPart
 from sonosco_like.data.text import Alphabet, TextCleaner, Tokenizer
+from sonosco_like.data.tools.split import ManifestPart
+from sonosco_like.data.workers import one_thread
 from sonosco_like.errors import DataError, SonoscoError, UsageError
-from sonosco_like.records import Batch, Utterance
+from sonosco_like.records import BLANK, Batch, Utterance
 from sonosco_like.serialization import serializable
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One utterance on its way into a batch."""
+
+    id: str
+    text: str
+    duration: float
+    features_TF: Tensor
+    labels: list[int]
+
+
+def collate(examples: Sequence[Example]) -> Batch:
+    """Pad features with zeros and labels with BLANK to the longest of the batch."""
+    feature_lengths = [len(example.features_TF) for example in examples]
+    label_lengths = [len(example.labels) for example in examples]
+    size = examples[0].features_TF.shape[1]
+    features_BTF = torch.zeros(len(examples), max(feature_lengths), size)
+    labels_BU = torch.full((len(examples), max(label_lengths)), BLANK, dtype=torch.int64)
+    for row, example in enumerate(examples):
+        features_BTF[row, : feature_lengths[row]] = example.features_TF
+        labels_BU[row, : label_lengths[row]] = torch.tensor(example.labels, dtype=torch.int64)
+    return Batch(
+        features_BTF=features_BTF,
+        feature_lengths_B=torch.tensor(feature_lengths),
+        labels_BU=labels_BU,
+        label_lengths_B=torch.tensor(label_lengths),
+        ids=[example.id for example in examples],
+        texts=[example.text for example in examples],
+        durations=[example.duration for example in examples],
+    )
+
 
 _MOST_LISTED = 20
 _FIT_UTTERANCES = 5000  # hours of audio: more would hardly change the mean and variance of a feature
@@ -39,23 +73,23 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """A batch, or None if none of its utterances could be used, and an account of what was left out.
+class LoadedBatch:
+    """A batch, or None if none of its utterances could be used, and a list of what was left out.
 
     ```
-    skipped  utterances that cannot be used, id to reason
-    dropped  characters that cleaning removed, with their counts
-    lacking  characters without label, with their counts
+    skipped         utterances that cannot be used, id to reason
+    dropped_counts  characters that cleaning removed, with their counts
+    missing_counts  characters without label, with their counts
     ```
     """
 
     batch: Batch | None
     skipped: dict[str, str]
-    dropped: Counter[str]
-    lacking: Counter[str]
+    dropped_counts: Counter[str]
+    missing_counts: Counter[str]
 
-    def pin_memory(self) -> Fetched:
-        """The same in page-locked memory; the name is the one `DataLoader(pin_memory=True)` calls."""
+    def pin_memory(self) -> LoadedBatch:
+        """The same in page-locked memory; `DataLoader(pin_memory=True)` calls the method of this name."""
         return replace(self, batch=self.batch.pin_memory()) if self.batch is not None else self
 
 
@@ -63,9 +97,9 @@ class Fetched:
 class AudioDataset:
     """The utterances of a manifest as batches of features and labels.
 
-    An utterance cannot be used if its recording is missing, broken, without samples, shorter than the manifest says or
-    silent (no sample beyond `silence`), if its length is not within `min_duration` and `max_duration`, or if its text
-    has a character without label. `on_bad: error` stops and names its row, `on_bad: skip` lists it and goes on.
+    An utterance cannot be used if its recording is missing, broken, without samples, shorter than in the manifest or
+    silent (no sample above `silence`), if its length is not within `min_duration` and `max_duration`, or if its text
+    has a character without label. `on_bad: error` stops and names its row, `on_bad: skip` lists the row and continues.
 
     With `part` the dataset is one part of the manifest, such as `{keep: val, by: speaker}`.
     """
@@ -88,11 +122,11 @@ class AudioDataset:
             raise UsageError(
                 f"`max_duration` must not be less than `min_duration`, got {self.max_duration} and {self.min_duration}."
             )
-        wanted = ("encode", "decode", "size", "lacking")
-        lacking = [name for name in wanted if inspect.getattr_static(self.tokenizer, name, None) is None]
-        if lacking:
+        wanted = ("encode", "decode", "size", "missing_counts")
+        missing = [name for name in wanted if inspect.getattr_static(self.tokenizer, name, None) is None]
+        if missing:
             raise UsageError(
-                f"`tokenizer` must be a Tokenizer: {type(self.tokenizer).__name__} has no {' and no '.join(lacking)}. "
+                f"`tokenizer` must be a Tokenizer: {type(self.tokenizer).__name__} has no {' and no '.join(missing)}. "
                 f"Let it inherit from sonosco_like.data.Tokenizer."
             )
 
@@ -102,17 +136,17 @@ class AudioDataset:
         return Manifest.read(self.manifest)
 
     @cached_property
-    def excluded(self) -> dict[str, str]:
+    def out_of_limits(self) -> dict[str, str]:
         """Utterances whose length is not within the limits, id to reason."""
         outside = np.flatnonzero(~self._is_within_limits)
-        excluded = {self.utterances[index].id: self._outside(index) for index in outside.tolist()}
-        if excluded and self.on_bad == "error":
-            listed = "\n".join(f"  {reason}" for reason in list(excluded.values())[:_MOST_LISTED])
+        out_of_limits = {self.utterances[index].id: self._limit_message(index) for index in outside.tolist()}
+        if out_of_limits and self.on_bad == "error":
+            listed = "\n".join(f"  {reason}" for reason in list(out_of_limits.values())[:_MOST_LISTED])
             raise DataError(
-                f"{len(excluded)} utterances are not within the dataset's limits. Remove them from the manifest, "
-                f"change `min_duration` or `max_duration`, or set `on_bad: skip` to go on without them:\n{listed}"
+                f"{len(out_of_limits)} utterances are not within the dataset's limits. Remove them from the manifest, "
+                f"change `min_duration` or `max_duration`, or set `on_bad: skip` to continue without them:\n{listed}"
             )
-        return excluded
+        return out_of_limits
 
     @cached_property
     def usable(self) -> NDArray[np.int64]:
@@ -120,13 +154,13 @@ class AudioDataset:
         return self.of_this_part(self.within_limits())
 
     def use_utterances(self, utterances: Manifest) -> None:
-        """Go on with these rows instead of those of the manifest."""
+        """Continue with these rows instead of those of the manifest."""
         if utterances is not self.utterances:
             self._forget("excluded", "usable", "durations", "_is_within_limits")
             self.utterances = utterances
 
     def use_rows(self, usable: NDArray[np.int64]) -> None:
-        """Have the sampler choose from the utterances at these indices only."""
+        """Let the sampler choose from the utterances at these indices only."""
         if not np.array_equal(usable, vars(self).get("usable", ())):
             self._forget("durations")
             self.usable = np.asarray(usable, dtype=np.int64)
@@ -137,8 +171,8 @@ class AudioDataset:
 
     def within_limits(self) -> NDArray[np.int64]:
         """Indices of the utterances whose length is within the limits."""
-        if self.excluded:
-            logger.warning("%s: %d utterances left out for their length.", self.manifest, len(self.excluded))
+        if self.out_of_limits:
+            logger.warning("%s: %d utterances left out for their length.", self.manifest, len(self.out_of_limits))
         within = np.flatnonzero(self._is_within_limits)
         if len(within) == 0:
             raise DataError(f"No utterance of {self.manifest} is within `min_duration` and `max_duration`.")
@@ -162,48 +196,52 @@ class AudioDataset:
 
     def batch(self, indices: Sequence[int] | NDArray[Any], seed: int = 0, epoch: int = 0) -> Batch | None:
         """The utterances at these indices of the manifest as a batch, or None if none of them can be used."""
-        return self.fetch(indices, seed, epoch).batch
+        return self.load_batch(indices, seed, epoch).batch
 
-    def fetch(self, indices: Sequence[int] | NDArray[Any], seed: int, epoch: int) -> Fetched:
-        """`batch`, with an account of what was left out."""
-        dropped, lacking = self._counts()
-        readings: list[_Reading] = []
+    def load_batch(self, indices: Sequence[int] | NDArray[Any], seed: int, epoch: int) -> LoadedBatch:
+        """The same as `batch`, with a list of what was left out."""
+        dropped, missing = self._counts()
+        loaded: list[LoadedUtterance] = []
         skipped: dict[str, str] = {}
         for index in map(int, indices):
             try:
-                readings.append(self._read(index, seed, epoch))
+                loaded.append(self._load(index, seed, epoch))
             except Exception as error:
                 if not isinstance(error, DataError):
-                    raise self._failed(error, f"{self._row(index)} (utterance {self.utterances[index].id})") from error
-                reason = f"{self._row(index)}: {error}"
+                    raise self._failed(
+                        error, f"{self._place(index)} (utterance {self.utterances[index].id})"
+                    ) from error
+                reason = f"{self._place(index)}: {error}"
                 if self.on_bad == "error":
                     raise DataError(f"{reason} Repair or remove it, or set the dataset's `on_bad: skip`.") from None
                 skipped[self.utterances[index].id] = reason
         try:
-            examples = self._examples(readings)
+            examples = self._examples(loaded)
         except Exception as error:
             if isinstance(error, SonoscoError):
                 raise
-            ids = ", ".join(reading.utterance.id for reading in readings)
+            ids = ", ".join(each.utterance.id for each in loaded)
             raise self._failed(error, f"{self.manifest}, a batch of the utterances {ids}") from error
-        all_dropped, all_lacking = self._counts()
-        return Fetched(collate(examples) if examples else None, skipped, all_dropped - dropped, all_lacking - lacking)
+        all_dropped, all_missing = self._counts()
+        return LoadedBatch(
+            collate(examples) if examples else None, skipped, all_dropped - dropped, all_missing - missing
+        )
 
-    def _examples(self, readings: list[_Reading]) -> list[Example]:
-        features = self.features([reading.samples_N for reading in readings])
-        return [self._finish(reading, features_TF) for reading, features_TF in zip(readings, features, strict=True)]
+    def _examples(self, loaded: list[LoadedUtterance]) -> list[Example]:
+        features = self.features([each.samples_N for each in loaded])
+        return [self._make_example(each, features_TF) for each, features_TF in zip(loaded, features, strict=True)]
 
     @staticmethod
     def _failed(error: Exception, where: str) -> DataError:
-        """An exception of some part of the dataset in words; its traceback is a note, which a worker can hand over."""
-        found = DataError(
+        """A `DataError` for an exception of a part of the dataset; its note holds the traceback."""
+        failed = DataError(
             f"{where}: {type(error).__name__}: {str(error).rstrip('.')}. A part of the dataset raised it."
         )
-        found.add_note("".join(traceback.format_exception(error)))
-        return found
+        failed.add_note("".join(traceback.format_exception(error)))
+        return failed
 
     def text_report(self) -> str:
-        """What cleaning drops and what has no label, over all texts of the manifest; opens no audio."""
+        """Sentences about what cleaning drops and what has no label, in all texts of the manifest; opens no audio."""
         cleaner = replace(self.cleaner) if self.cleaner else None
         tokenizer = replace(self.tokenizer, missing="drop")
         empty = sum(not tokenizer.encode(cleaner(row.text) if cleaner else row.text) for row in self.utterances)
@@ -220,7 +258,8 @@ class AudioDataset:
         count = min(len(usable), _FIT_UTTERANCES)
         some = usable[np.arange(count) * len(usable) // count]
         logger.info("Gathering mean and variance of the features from %d utterances of %s.", len(some), self.manifest)
-        self.normalization.fit(self._plain_features(some))
+        with one_thread():  # as in the loader, so that the bits are the same with any number of threads
+            self.normalization.fit(self._plain_features(some))
 
     def _plain_features(self, indices: NDArray[np.int64]) -> Iterator[Tensor]:
         for index in indices.tolist():
@@ -228,9 +267,9 @@ class AudioDataset:
                 yield self.features([self._samples(self.utterances[index])])[0]
             except DataError as error:
                 if self.on_bad == "error":
-                    raise DataError(f"{self._row(index)}: {error}") from None
+                    raise DataError(f"{self._place(index)}: {error}") from None
 
-    def _read(self, index: int, seed: int, epoch: int) -> _Reading:
+    def _load(self, index: int, seed: int, epoch: int) -> LoadedUtterance:
         utterance = self.utterances[index]
         random = utterance_random(seed, epoch, utterance.id)
         text = self.cleaner(utterance.text) if self.cleaner else utterance.text
@@ -238,7 +277,7 @@ class AudioDataset:
         samples_N = self._samples(utterance)
         for augmentation in self.waveform_augmentations:
             samples_N = augmentation(samples_N, self.features.sample_rate, random)
-        return _Reading(utterance, text, labels, samples_N, random)
+        return LoadedUtterance(utterance, text, labels, samples_N, random)
 
     def _samples(self, utterance: Utterance) -> Tensor:
         rate = self.features.sample_rate
@@ -249,16 +288,16 @@ class AudioDataset:
         if utterance.duration - seconds > max(TORN_SECONDS, TORN_SHARE * utterance.duration):
             raise DataError(f"{name} ends after {seconds:.2f} s, but should have {utterance.duration:.2f} s.")
         if float(samples_N.abs().max()) <= self.silence:
-            raise DataError(f"{name} is silent: no sample is beyond {self.silence:g}.")
+            raise DataError(f"{name} is silent: no sample is above {self.silence:g}.")
         return samples_N
 
-    def _finish(self, reading: _Reading, features_TF: Tensor) -> Example:
+    def _make_example(self, loaded: LoadedUtterance, features_TF: Tensor) -> Example:
         if self.normalization is not None:
             features_TF = self.normalization(features_TF)
         for augmentation in self.feature_augmentations:
-            features_TF = augmentation(features_TF, reading.random)
-        utterance = reading.utterance
-        return Example(utterance.id, reading.text, utterance.duration, features_TF, reading.labels)
+            features_TF = augmentation(features_TF, loaded.random)
+        utterance = loaded.utterance
+        return Example(utterance.id, loaded.text, utterance.duration, features_TF, loaded.labels)
 
     @cached_property
     def _is_within_limits(self) -> NDArray[np.bool_]:
@@ -266,23 +305,23 @@ class AudioDataset:
         limit = np.inf if self.max_duration is None else self.max_duration
         return (self.min_duration <= durations) & (durations <= limit)
 
-    def _outside(self, index: int) -> str:
+    def _limit_message(self, index: int) -> str:
         duration = self.utterances.durations[index]
         if duration < self.min_duration:
-            return f"{self._row(index)}: {duration:.2f} s is less than `min_duration` ({self.min_duration:g} s)"
-        return f"{self._row(index)}: {duration:.2f} s is more than `max_duration` ({self.max_duration:g} s)"
+            return f"{self._place(index)}: {duration:.2f} s is less than `min_duration` ({self.min_duration:g} s)"
+        return f"{self._place(index)}: {duration:.2f} s is more than `max_duration` ({self.max_duration:g} s)"
 
-    def _row(self, index: int) -> str:
+    def _place(self, index: int) -> str:
         return f"{self.manifest}, row {self.utterances.row(index)}"
 
     def _counts(self) -> tuple[Counter[str], Counter[str]]:
-        dropped = self.cleaner.dropped.counts if self.cleaner else Counter[str]()
-        return dropped.copy(), self.tokenizer.lacking.counts.copy()
+        dropped = self.cleaner.dropped_counts if self.cleaner else Counter[str]()
+        return dropped.copy(), self.tokenizer.missing_counts.copy()
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
-    """An utterance that was read, with the randomness that is its own."""
+class LoadedUtterance:
+    """An utterance that was read, with its own random generator."""
 
     utterance: Utterance
     text: str

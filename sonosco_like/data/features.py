@@ -1,25 +1,164 @@
-"""What a model hears: log-mel filter banks, MFCCs and linear spectrograms.
+"""Features of waveforms: log-mel filter banks, MFCCs and linear spectrograms.
 
-Shape suffixes: N samples, K frames of a block, W samples of a frame, F features, M mel bands.
+Everything is computed with NumPy and SciPy, in blocks of frames that depend on the utterance alone; one thread computes
+a block. So the bits of an utterance's features depend neither on its neighbours in a batch nor on the number of threads
+or workers, and an hour of audio needs little more memory than its features.
+
+Shape suffixes: N samples, T frames, K frames of a block, W samples of a frame, F features, M mel bands.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
+
 import numpy as np
 import scipy.fft
+import torch
+from torch import Tensor
 
-from sonosco_like.data.feature_extractor import FeatureExtractor, FramedExtractor
-from sonosco_like.data.filterbank import cepstral_matrix, mel_matrix
-from sonosco_like.data.framing import Floats, WindowShape, emphasised, frame_view, mirrored
-from sonosco_like.errors import UsageError
+from sonosco_like.data.spectrum import (
+    WINDOW_SHAPES,
+    Floats,
+    WindowShape,
+    frame_view,
+    make_cepstral_matrix,
+    make_mel_matrix,
+    make_window,
+    pre_emphasis,
+    reflect_pad,
+)
+from sonosco_like.errors import DataError, UsageError
 from sonosco_like.serialization import serializable
 
-__all__ = ["MFCC", "FeatureExtractor", "LinearSpectrogram", "LogMel"]
+_BLOCK = 256  # frames; their spectra stay in the processor's cache
+_Block: TypeAlias = tuple[Floats, Floats]  # a signal, and the matrix for its features
+
+
+@serializable
+class FeatureExtractor(ABC):
+    """Makes one matrix of features (time, feature) from each waveform.
+
+    One sample of audio is enough for one frame; no sample at all is a `DataError`.
+    """
+
+    sample_rate: int = 16000
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Features per frame."""
+
+    @property
+    @abstractmethod
+    def frame_shift(self) -> float:
+        """Seconds from one frame to the next."""
+
+    @abstractmethod
+    def frames(self, seconds: float) -> int:
+        """The number of frames of a waveform of this length."""
+
+    @abstractmethod
+    def __call__(self, waveforms: Sequence[Tensor]) -> list[Tensor]:
+        """One float32 matrix `features_TF` for each waveform `samples_N` at `sample_rate`, samples in [-1, 1]."""
+
+
+@serializable
+class FramedExtractor(FeatureExtractor):
+    """Features of overlapping frames, which are independent of each other."""
+
+    window_seconds: float = 0.025
+    step_seconds: float = 0.010
+    window: WindowShape = "hann"
+
+    def __post_init__(self) -> None:
+        if self.sample_rate <= 0 or not 0 < self.step_seconds <= self.window_seconds:
+            raise UsageError(
+                f"`sample_rate` must be positive and `step_seconds` between 0 and `window_seconds`, "
+                f"got {self.sample_rate}, {self.step_seconds} and {self.window_seconds}."
+            )
+        if self.window not in WINDOW_SHAPES:
+            raise UsageError(f"`window` must be one of {', '.join(WINDOW_SHAPES)}, got {self.window!r}.")
+        self._step = _whole_samples(self.step_seconds * self.sample_rate)
+        if not self._step:
+            raise UsageError(f"A step of {self.step_seconds} s is less than one sample at {self.sample_rate} Hz.")
+        self._window_W = make_window(self.window, _whole_samples(self.window_seconds * self.sample_rate))
+        self._frame_size = len(self._window_W)  # samples that are cut for a frame
+
+    @property
+    def frame_shift(self) -> float:
+        return self._step / self.sample_rate
+
+    def frames(self, seconds: float) -> int:
+        return self._frame_count(round(seconds * self.sample_rate))
+
+    def __call__(self, waveforms: Sequence[Tensor]) -> list[Tensor]:
+        features, blocks = [], []
+        for waveform_N in waveforms:
+            features_TF, own_blocks = self._plan_blocks(_to_array(waveform_N))
+            features.append(torch.from_numpy(features_TF))
+            blocks += own_blocks
+        _process_blocks(blocks, self._fill_block)
+        return features
+
+    def _plan_blocks(self, samples_N: Floats) -> tuple[Floats, list[_Block]]:
+        """The matrix to fill, and its blocks, each with the signal from its first frame on."""
+        count = self._frame_count(len(samples_N))
+        signal_N = self._pad_edges(samples_N, (count - 1) * self._step + self._frame_size)
+        features_TF = np.empty((count, self.size), dtype=np.float32)
+        starts = range(0, count, _BLOCK)
+        return features_TF, [(signal_N[start * self._step :], features_TF[start : start + _BLOCK]) for start in starts]
+
+    def _fill_block(self, block: _Block) -> None:
+        signal_N, features_KF = block
+        needed = (len(features_KF) - 1) * self._step + self._frame_size
+        features_KF[...] = self._block_features(signal_N[:needed], len(features_KF))
+
+    @abstractmethod
+    def _frame_count(self, samples: int) -> int:
+        """Frames of so many samples; at least one."""
+
+    @abstractmethod
+    def _pad_edges(self, samples_N: Floats, needed: int) -> Floats:
+        """The `needed` samples from the start of the first frame to the end of the last, edges filled in."""
+
+    @abstractmethod
+    def _block_features(self, signal_N: Floats, count: int) -> Floats:
+        """The features of a few frames, which the signal holds exactly."""
+
+
+def _process_blocks(blocks: list[_Block], work: Callable[[_Block], None]) -> None:
+    """Do the work on every block, on as many threads as torch may use; one thread works on a block."""
+    threads = min(torch.get_num_threads(), len(blocks) // 2)
+    if threads < 2:
+        for block in blocks:
+            work(block)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(work, blocks):
+            pass
+
+
+def _whole_samples(samples: float) -> int:
+    """The number of whole samples, in spite of rounding errors in the last digits."""
+    return int(round(samples, 6))
+
+
+def _to_array(waveform_N: Tensor) -> Floats:
+    if waveform_N.ndim != 1 or not waveform_N.numel():
+        raise DataError(
+            f"Features need a waveform of one channel with at least one sample, "
+            f"got a tensor of shape {tuple(waveform_N.shape)}."
+        )
+    return waveform_N.detach().to("cpu", torch.float32).numpy()
+
 
 _FLOOR = np.finfo(np.float32).eps  # Kaldi's floor under a logarithm
 
 
-def _power(frames_KW: Floats) -> Floats:
+def _power_spectrum(frames_KW: Floats) -> Floats:
     spectrum_KF = scipy.fft.rfft(frames_KW)
     power_KF: Floats = np.square(spectrum_KF.real)
     power_KF += np.square(spectrum_KF.imag)
@@ -32,8 +171,8 @@ class LogMel(FramedExtractor):
 
     Kaldi reads samples as 16-bit numbers: `scale: 32768` gives its values, the default those of tools that keep samples
     in [-1, 1]. A `high_frequency` of 0 or less counts down from half the sample rate. With `snip_edges` there are only
-    frames that lie wholly within the audio (one if it is shorter than a window, completed with silence), else one per
-    step, with the audio mirrored at its ends.
+    frames that lie completely within the audio (one, completed with silence, if the audio is shorter than a window),
+    otherwise one frame per step, with the audio mirrored at its ends.
     """
 
     window: WindowShape = "povey"
@@ -57,43 +196,42 @@ class LogMel(FramedExtractor):
             )
         self._frame_size = 1 << (len(self._window_W) - 1).bit_length()
         self._padded_window_W = np.pad(self._window_W, (0, self._frame_size - len(self._window_W)))
-        mels_MF = mel_matrix(self.mels, self._frame_size, self.sample_rate, self.low_frequency, high)
+        mels_MF = make_mel_matrix(self.mels, self._frame_size, self.sample_rate, self.low_frequency, high)
         self._mels_MF = mels_MF * np.float32(self.scale**2)  # of a power
 
     @property
     def size(self) -> int:
-        """Features per frame."""
         return self.mels
 
-    def _count(self, samples: int) -> int:
+    def _frame_count(self, samples: int) -> int:
         if self.snip_edges:
             return 1 + max(0, samples - len(self._window_W)) // self._step
         return max(1, (samples + self._step // 2) // self._step)
 
-    def _completed(self, samples_N: Floats, needed: int) -> Floats:
+    def _pad_edges(self, samples_N: Floats, needed: int) -> Floats:
         if self.snip_edges:
             return np.pad(samples_N[:needed], (0, max(0, needed - len(samples_N))))
         before = len(self._window_W) // 2 - self._step // 2
-        return mirrored(samples_N, before, needed - before - len(samples_N), repeat_edge=True)
+        return reflect_pad(samples_N, before, needed - before - len(samples_N), repeat_edge=True)
 
-    def _block(self, signal_N: Floats, count: int) -> Floats:
-        mels_MK: Floats = self._mels_MF @ _power(self._windowed(signal_N, count)).T
+    def _block_features(self, signal_N: Floats, count: int) -> Floats:
+        mels_MK: Floats = self._mels_MF @ _power_spectrum(self._window_frames(signal_N, count)).T
         np.maximum(mels_MK, _FLOOR, out=mels_MK)
         return np.log(mels_MK, out=mels_MK).T
 
-    def _windowed(self, signal_N: Floats, count: int) -> Floats:
-        """The frames as Kaldi prepares them: offset removed, emphasised, windowed, filled up with zeros for the FFT.
+    def _window_frames(self, signal_N: Floats, count: int) -> Floats:
+        """The frames as Kaldi prepares them: without offset, pre-emphasised, windowed, padded with zeros for the FFT.
 
-        Kaldi emphasises each frame by itself. Here it is done once for the overlapping frames, which is the same but
-        for their first samples, and for the offset, of which a share remains. Frames are cut as long as the FFT wants
-        them, and the window hides what is too much, because rows without gaps are computed faster.
+        Kaldi applies pre-emphasis to each frame. Here it is applied once to the signal of the overlapping frames, which
+        differs only in the first sample of a frame and in the offset, of which a share remains; both are corrected. The
+        frames are as long as the FFT, and zeros of the window hide the rest, because rows without gaps are faster.
         """
         size, kept = len(self._window_W), np.float32(1 - self.preemphasis)
         frames_KW = frame_view(signal_N, count, size, self._step)
         offset_K1 = np.zeros((count, 1), dtype=np.float32)
         if self.remove_offset:  # einsum sums rows in a third of the time of `mean`
             offset_K1[:, 0] = np.einsum("kw->k", frames_KW) * (kept / np.float32(size))
-        longer_KW = frame_view(emphasised(signal_N, self.preemphasis), count, self._frame_size, self._step)
+        longer_KW = frame_view(pre_emphasis(signal_N, self.preemphasis), count, self._frame_size, self._step)
         result_KW = longer_KW - offset_K1
         result_KW[:, :1] = frames_KW[:, :1] * kept - offset_K1
         result_KW *= self._padded_window_W
@@ -115,21 +253,20 @@ class MFCC(LogMel):
                 f"`coefficients` must be from 1 to the number of mel bands ({self.mels}) and `lifter` not negative, "
                 f"got {self.coefficients} and {self.lifter}."
             )
-        self._cepstral_FM = cepstral_matrix(self.coefficients, self.mels, self.lifter)
+        self._cepstral_FM = make_cepstral_matrix(self.coefficients, self.mels, self.lifter)
 
     @property
     def size(self) -> int:
-        """Features per frame."""
         return self.coefficients
 
-    def _block(self, signal_N: Floats, count: int) -> Floats:
-        cepstra_KF: Floats = (self._cepstral_FM @ super()._block(signal_N, count).T).T
+    def _block_features(self, signal_N: Floats, count: int) -> Floats:
+        cepstra_KF: Floats = (self._cepstral_FM @ super()._block_features(signal_N, count).T).T
         return cepstra_KF
 
 
 @serializable
 class LinearSpectrogram(FramedExtractor):
-    """log(1 + magnitude) of a plain spectrogram, as Sonosco and DeepSpeech 2 hear: 161 frequencies at 16 kHz.
+    """log(1 + magnitude) of a spectrogram, the features of Sonosco and DeepSpeech 2: 161 frequencies at 16 kHz.
 
     Frames are centred on multiples of the step, with the audio mirrored at its ends (`librosa.stft` up to version 0.9).
     """
@@ -139,17 +276,16 @@ class LinearSpectrogram(FramedExtractor):
 
     @property
     def size(self) -> int:
-        """Features per frame."""
         return len(self._window_W) // 2 + 1
 
-    def _count(self, samples: int) -> int:
+    def _frame_count(self, samples: int) -> int:
         return 1 + samples // self._step
 
-    def _completed(self, samples_N: Floats, needed: int) -> Floats:
+    def _pad_edges(self, samples_N: Floats, needed: int) -> Floats:
         before = len(self._window_W) // 2
-        return mirrored(samples_N, before, needed - before - len(samples_N), repeat_edge=False)
+        return reflect_pad(samples_N, before, needed - before - len(samples_N), repeat_edge=False)
 
-    def _block(self, signal_N: Floats, count: int) -> Floats:
+    def _block_features(self, signal_N: Floats, count: int) -> Floats:
         frames_KW = frame_view(signal_N, count, self._frame_size, self._step)
-        magnitude_KF = np.sqrt(_power(frames_KW * self._window_W))
+        magnitude_KF = np.sqrt(_power_spectrum(frames_KW * self._window_W))
         return np.log1p(magnitude_KF, out=magnitude_KF)

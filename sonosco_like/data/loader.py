@@ -13,19 +13,19 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
-from sonosco_like.data.dataset import AudioDataset, Fetched
-from sonosco_like.data.sampling import BatchPlan, BucketSampler, plan_of_rest
+from sonosco_like.data.dataset import AudioDataset, LoadedBatch
+from sonosco_like.data.sampling import BatchPlan, BucketSampler, plan_remaining
 from sonosco_like.data.workers import (
-    begin_worker,
     close_at_exit,
-    dismiss,
-    explained,
-    hear_of_dead_workers,
+    init_worker,
+    install_sigchld_handler,
     one_thread,
+    shut_down,
     start_method,
+    worker_errors_as_data_errors,
 )
 from sonosco_like.errors import DataError, SonoscoError, UsageError
-from sonosco_like.interrupts import signals_held
+from sonosco_like.process import block_signals
 from sonosco_like.records import Batch
 from sonosco_like.serialization import serializable
 
@@ -38,11 +38,11 @@ _MOST_WORKERS = 1024
 class AudioDataLoader:
     """Batches of a dataset, epoch by epoch.
 
-    `iter(loader)` begins at `position`, which counts the batches handed out in this epoch, never those that workers
-    have prepared; a batch of which nothing could be used counts, though it is not handed out. At the end of a pass the
+    `iter(loader)` begins at `position`, which counts the batches yielded in this epoch, never those that workers have
+    prepared; a batch of which nothing could be used counts too, though it is not yielded. At the end of a pass the
     position is 0 again, and the epoch stays until `set_epoch` changes it.
 
-    An epoch may go on with another number of processes (`load_shares`): with the utterances that none has seen.
+    An epoch may continue with another number of processes (`load_shares`): with the utterances that none has seen.
     """
 
     dataset: AudioDataset
@@ -60,23 +60,23 @@ class AudioDataLoader:
             )
         if self.num_workers > _MOST_WORKERS:
             raise UsageError(
-                f"`num_workers` must be at most {_MOST_WORKERS}, each is a process of its own; got {self.num_workers}."
+                f"`num_workers` must be at most {_MOST_WORKERS}, each is a process; got {self.num_workers}."
             )
         self.epoch = 0
         self.position = 0
         self.rank, self.world_size = 0, 1
-        self._met: dict[str, str] = {}
+        self._skipped_so_far: dict[str, str] = {}
         self._shares: list[list[int]] = []  # batches of each rank, of each number of ranks that had this epoch before
         self._plan: tuple[tuple[Any, ...], BatchPlan, NDArray[np.float64]] | None = None
         self._saved_data: str | None = None
 
     def __len__(self) -> int:
-        """Batches of an epoch for this rank; of one that other numbers of ranks began, theirs are among them."""
+        """Batches of an epoch for this rank, with those that other numbers of ranks have done in it."""
         return self._begin + len(self.plan)
 
     @property
     def plan(self) -> BatchPlan:
-        """The batches of the current epoch for this rank, as indices into `dataset.usable`; what is left of them."""
+        """The remaining batches of the current epoch for this rank, as indices into `dataset.usable`."""
         wanted = (self.epoch, self.rank, self.world_size, *map(tuple, self._shares))
         durations = self.dataset.durations
         if self._plan is None or self._plan[0] != wanted or self._plan[2] is not durations:
@@ -91,7 +91,7 @@ class AudioDataLoader:
 
     def _plan_after(self, shares: list[list[int]], rank: int, world_size: int) -> BatchPlan:
         given = self.dataset.durations, self.seed, self.epoch, rank, world_size
-        return plan_of_rest(self.sampler, *given, shares) if shares else self.sampler.plan(*given)
+        return plan_remaining(self.sampler, *given, shares) if shares else self.sampler.plan(*given)
 
     @property
     def _begin(self) -> int:
@@ -100,11 +100,11 @@ class AudioDataLoader:
 
     @property
     def skipped(self) -> dict[str, str]:
-        """Utterances that could not be used so far, id to reason; those of a wrong length from the beginning."""
-        return {**self.dataset.excluded, **self._met}
+        """Utterances that could not be used so far, id to reason; those out of the length limits from the beginning."""
+        return {**self.dataset.out_of_limits, **self._skipped_so_far}
 
     def distribute(self, rank: int, world_size: int) -> None:
-        """Say which part of each epoch is this process's."""
+        """Set which part of each epoch belongs to this process."""
         if not 0 <= rank < world_size:
             raise UsageError(f"`rank` must be one of 0 to world_size - 1, got {rank} of {world_size}.")
         self.rank, self.world_size = rank, world_size
@@ -115,37 +115,38 @@ class AudioDataLoader:
             self.epoch, self.position, self._shares = epoch, 0, []
 
     def seek(self, position: int) -> None:
-        """Go to a batch of the current epoch; the cost does not depend on which."""
+        """Go to a batch of the current epoch; this costs the same for every position."""
         if position < 0:
             raise UsageError(f"A position counts batches and cannot be {position}.")
         if position == 0:
             self._shares = []
         if position < self._begin:
-            raise UsageError(f"The first {self._begin} batches of this epoch were dealt to others; got {position}.")
+            raise UsageError(f"The first {self._begin} batches of this epoch are done; got {position}.")
         self.position = position
 
     def report(self) -> str:
-        """A line for people: hours, batches, padding, what is left out."""
-        excluded = f"; {len(self.dataset.excluded)} left out for their length" if self.dataset.excluded else ""
-        return f"{self.dataset.manifest}: {self.plan.report()}{excluded}"
+        """A sentence about hours, batches, padding and what is left out."""
+        count = len(self.dataset.out_of_limits)
+        left_out = f"; {count} left out for their length" if count else ""
+        return f"{self.dataset.manifest}: {self.plan.report()}{left_out}"
 
     def state_dict(self) -> dict[str, Any]:
-        """Where we are, and what was skipped on the way."""
+        """The position, and the utterances skipped so far."""
         data = self._data_mark(self.plan) if self._plan else self._saved_data
-        place = {"epoch": self.epoch, "position": self.position, "data": data, "skipped": dict(self._met)}
+        place = {"epoch": self.epoch, "position": self.position, "data": data, "skipped": dict(self._skipped_so_far)}
         return {**place, "shares": [list(each) for each in self._shares]} if self._shares else place
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go where a `state_dict` says; what is known to be unusable stays known."""
+        """Go to the position of a `state_dict`; utterances known to be unusable stay known."""
         self.epoch, self.position = int(state["epoch"]), int(state["position"])
         self._saved_data = state.get("data")
         self._shares = [list(map(int, each)) for each in state.get("shares", [])]
-        self._met.update(state.get("skipped", {}))
+        self._skipped_so_far.update(state.get("skipped", {}))
 
     def load_shares(self, states: Sequence[dict[str, Any]]) -> None:
-        """Go on in the epoch of other processes, given the `state_dict` of each: with what none of them has seen."""
+        """Continue the epoch of other processes, given the `state_dict` of each: with what none of them has seen."""
         for state in reversed(states):
-            self.load_state_dict(state)  # the first one's place, and what any of them knows to be unusable
+            self.load_state_dict(state)  # the position of the first, and what any of them knows to be unusable
         begin = self._begin
         done = [max(int(state["position"]) - begin, 0) for state in states]
         if any(done):
@@ -158,68 +159,70 @@ class AudioDataLoader:
         self.dataset.prepare()
         self._warn_of_changed_data(self.plan)
         positions = range(self.position - self._begin, len(self.plan))
-        batches = self._serve(positions, self._fetches(positions))
+        batches = self._hand_out(positions, self._results(positions))
         if self.num_workers:
-            hear_of_dead_workers()
+            install_sigchld_handler()
             close_at_exit(batches)
         return batches
 
-    def _serve(self, positions: range, fetches: Iterator[Fetched | SonoscoError]) -> Generator[Batch, None, None]:
+    def _hand_out(
+        self, positions: range, results: Iterator[LoadedBatch | SonoscoError]
+    ) -> Generator[Batch, None, None]:
         begin = self._begin
         try:
             for position in positions:
-                with explained():
-                    fetched = next(fetches)
-                if isinstance(fetched, SonoscoError):
-                    raise fetched
+                with worker_errors_as_data_errors():
+                    loaded = next(results)
+                if isinstance(loaded, SonoscoError):
+                    raise loaded
                 self.position = begin + position + 1
-                self._note(fetched)
-                if fetched.batch is not None:
-                    yield fetched.batch
+                self._record(loaded)
+                if loaded.batch is not None:
+                    yield loaded.batch
             self.position, self._shares = 0, []
         finally:
-            dismiss(fetches)
+            shut_down(results)
 
-    def _fetches(self, positions: range) -> Iterator[Fetched | SonoscoError]:
-        """What the workers make of the batches at these positions, in order; without workers, made when asked for."""
+    def _results(self, positions: range) -> Iterator[LoadedBatch | SonoscoError]:
+        """The batches at these positions, in order; made by the workers, or without workers on demand."""
         options: dict[str, Any] = {}
         if self.num_workers:
             options = {
                 "num_workers": self.num_workers,
                 "prefetch_factor": self.prefetch,
                 "multiprocessing_context": start_method(),
-                "worker_init_fn": begin_worker,
+                "worker_init_fn": init_worker,
             }
         with warnings.catch_warnings():  # more workers than processors is for the user to decide: they wait for disks
             warnings.filterwarnings("ignore", "This DataLoader will create")
-            loader: DataLoader[Fetched | SonoscoError] = DataLoader(
-                _Fetching(self.dataset, self.plan, self.seed, self.epoch),
+            loader: DataLoader[LoadedBatch | SonoscoError] = DataLoader(
+                _BatchTask(self.dataset, self.plan, self.seed, self.epoch),
                 batch_size=None,
                 sampler=positions,
-                collate_fn=_as_it_is,
+                collate_fn=_identity,
                 pin_memory=self.pin_memory and torch.cuda.is_available(),
-                generator=torch.Generator(),  # else the global generator would be drawn from
+                generator=torch.Generator(),  # otherwise torch would draw from the global generator
                 **options,
             )
-            with signals_held():
+            with block_signals():
                 return iter(loader)
 
-    def _note(self, fetched: Fetched) -> None:
-        new = {name: reason for name, reason in fetched.skipped.items() if name not in self._met}
+    def _record(self, loaded: LoadedBatch) -> None:
+        new = {name: reason for name, reason in loaded.skipped.items() if name not in self._skipped_so_far}
         for reason in new.values():
             logger.warning("Skipped: %s", reason)
-        self._met.update(new)
-        if self.num_workers:  # the workers counted in their own copies
+        self._skipped_so_far.update(new)
+        if self.num_workers:  # the workers counted in their copies
             if self.dataset.cleaner:
-                self.dataset.cleaner.dropped.counts.update(fetched.dropped)
-            self.dataset.tokenizer.lacking.counts.update(fetched.lacking)
+                self.dataset.cleaner.dropped_counts.update(loaded.dropped_counts)
+            self.dataset.tokenizer.missing_counts.update(loaded.missing_counts)
 
     def _warn_of_changed_data(self, plan: BatchPlan) -> None:
         mark = self._data_mark(plan)
         if self.position and self._saved_data not in (None, mark):
             logger.warning(
                 "%s, or how it is divided into batches, changed since this position was saved (then %s, now %s): "
-                "the rest of this epoch is not what it would have been.",
+                "the rest of this epoch differs from what it would have been.",
                 self.dataset.manifest, self._saved_data, mark,
             )  # fmt: skip
 
@@ -228,20 +231,20 @@ class AudioDataLoader:
         return f"{len(durations)} utterances in {len(plan)} batches, {zlib.crc32(durations.data):08x}"
 
 
-class _Fetching(Dataset[Fetched | SonoscoError]):
-    """What runs in a worker: batch number in, batch out. Errors of the data are handed over, not raised there."""
+class _BatchTask(Dataset[LoadedBatch | SonoscoError]):
+    """Runs in a worker: batch number in, batch out. Data errors are returned, not raised there."""
 
     def __init__(self, dataset: AudioDataset, plan: BatchPlan, seed: int, epoch: int) -> None:
         self._dataset, self._plan, self._usable = dataset, plan, dataset.usable
         self._seed, self._epoch = seed, epoch
 
-    def __getitem__(self, position: int) -> Fetched | SonoscoError:
+    def __getitem__(self, position: int) -> LoadedBatch | SonoscoError:
         with one_thread():
             try:
-                return self._dataset.fetch(self._usable[self._plan[position]], self._seed, self._epoch)
+                return self._dataset.load_batch(self._usable[self._plan[position]], self._seed, self._epoch)
             except SonoscoError as error:
                 return error
 
 
-def _as_it_is(fetched: Any) -> Any:
-    return fetched
+def _identity(loaded: Any) -> Any:
+    return loaded

@@ -1,7 +1,7 @@
-"""The manifest: which recordings there are, how long they are, and what is said in them.
+"""The manifest: the recordings, their lengths and their transcripts.
 
-The rows are held in Arrow columns. Their buffers hold no Python objects, so that loader workers forked from this
-process go on sharing them: nothing is counted, moved or written when a row is read.
+The rows are held in Arrow columns. Their buffers hold no Python objects, so forked loader workers keep sharing them:
+reading a row counts, moves or writes nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sonosco_like.data.audio import audio_info
-from sonosco_like.data.manifest_formats import read_table
-from sonosco_like.data.manifest_rows import MOST_PROBLEMS, bad_rows
+from sonosco_like.data.manifest_formats import MOST_PROBLEMS, bad_rows_error, read_table
 from sonosco_like.errors import DataError, SonoscoError, StorageError
 from sonosco_like.records import Utterance
 
@@ -39,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class Manifest:
-    """Utterances by index, as `Manifest.read` found them or as `select` chose from them."""
+    """Utterances by index: all rows of a file (`Manifest.read`), or some of them (`select`)."""
 
     def __init__(self, table: pa.Table, path: Path, chosen: NDArray[np.int64] | None = None) -> None:
         self.path = path
@@ -50,11 +49,11 @@ class Manifest:
 
     @classmethod
     def read(cls, path: str | Path) -> Manifest:
-        """Open JSON lines, CSV or Lhotse cuts, plain or gzip; every bad row is named in one `DataError`."""
+        """Open JSON lines, CSV or Lhotse cuts, plain or gzip; one `DataError` names every bad row."""
         path = Path(path)
-        with _memory_of_the_system() as pool:
-            table = _measure(read_table(path), path)
-            table = _without_empty_columns(_with_ids(table))
+        with _system_memory_pool() as pool:
+            table = _fill_durations(read_table(path), path)
+            table = _drop_empty_columns(_fill_ids(table))
             _refuse_duplicates(table, path)
             pool.release_unused()
         return cls(table, path)
@@ -107,13 +106,13 @@ class Manifest:
 
 
 def derived_id(audio_filepath: str, offset: float) -> str:
-    """The id of a row that has none: its path as written, without suffix, and where in the file it begins."""
+    """The id of a row without one: its path as written, without suffix, and its offset in the file."""
     stem = _SUFFIX.sub("", audio_filepath)
     return f"{stem}@{offset!r}" if offset else stem
 
 
 def write_manifest(path: str | Path, utterances: Iterable[Utterance]) -> Path:
-    """Write JSON lines with audio paths relative to the manifest's folder; the file is there whole, or not at all."""
+    """Write JSON lines with audio paths relative to the manifest's folder; the file appears complete, or not at all."""
     path = Path(path)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -143,7 +142,7 @@ def _write_lines(stream: BinaryIO, lines: Iterable[bytes], packed: bool) -> None
 
 
 def _lines(folder: Path, utterances: Iterable[Utterance]) -> Iterator[bytes]:
-    relative = _relative_to(folder)
+    relative = _path_maker(folder)
     for utterance in utterances:
         row: dict[str, Any] = {
             "id": utterance.id,
@@ -158,21 +157,21 @@ def _lines(folder: Path, utterances: Iterable[Utterance]) -> Iterator[bytes]:
         yield _as_json(row).encode() + b"\n"
 
 
-def _relative_to(folder: Path) -> Callable[[str], str]:
-    """What gives the path of a recording from a folder; the way to each folder of recordings is looked up once."""
+def _path_maker(folder: Path) -> Callable[[str], str]:
+    """A function that makes paths relative to a folder; it looks up each folder of recordings once."""
 
     @functools.cache
-    def way_to(parent: str) -> str:
-        return (_way(folder, Path(parent)) / "_").as_posix()[:-1]
+    def path_to(parent: str) -> str:
+        return (_relative_path(folder, Path(parent)) / "_").as_posix()[:-1]
 
     def relative(audio: str) -> str:
         parent, name = os.path.split(audio)
-        return way_to(parent) + name
+        return path_to(parent) + name
 
     return relative
 
 
-def _way(folder: Path, other: Path) -> Path:
+def _relative_path(folder: Path, other: Path) -> Path:
     if other.is_relative_to(folder):
         return other.relative_to(folder)
     try:  # `..` goes through the real folders, so links are followed first
@@ -181,13 +180,13 @@ def _way(folder: Path, other: Path) -> Path:
         return other.resolve()
 
 
-def _measure(table: pa.Table, path: Path) -> pa.Table:
-    """Fill in the durations that the manifest does not say, from the headers of the recordings."""
+def _fill_durations(table: pa.Table, path: Path) -> pa.Table:
+    """Fill in the durations that the manifest lacks, from the headers of the recordings."""
     unknown = np.flatnonzero(table["duration"].is_null().to_numpy())
     if len(unknown) == 0:
         return table
     logger.warning(
-        "%s lacks the duration of %d utterances; reading it from the recordings. "
+        "%s lacks the duration of %d utterances, which is now read from the recordings. "
         "`sonosco data manifest` writes a manifest that has them.", path, len(unknown),
     )  # fmt: skip
     durations = table["duration"].to_numpy().copy()
@@ -199,7 +198,7 @@ def _measure(table: pa.Table, path: Path) -> pa.Table:
         except DataError as error:
             return str(error)
         rest: float = length - (table["offset"][position].as_py() or 0.0)
-        return rest if rest >= 0 else f"begins behind the end of the recording, which has {length:.2f} s"
+        return rest if rest >= 0 else f"begins after the end of the recording, which has {length:.2f} s"
 
     with ThreadPoolExecutor(8) as pool:
         for start in range(0, len(unknown), _MEASURED_AT_ONCE):
@@ -212,13 +211,13 @@ def _measure(table: pa.Table, path: Path) -> pa.Table:
             if len(problems) >= MOST_PROBLEMS:
                 break
     if problems:
-        raise bad_rows(path, problems)
+        raise bad_rows_error(path, problems)
     return table.set_column(table.column_names.index("duration"), "duration", pa.array(durations))
 
 
 @contextmanager
-def _memory_of_the_system() -> Iterator[pa.MemoryPool]:
-    """Have Arrow ask the system for memory: unlike its own allocator, it has back what was needed while reading."""
+def _system_memory_pool() -> Iterator[pa.MemoryPool]:
+    """Let Arrow use the memory of the system, which, unlike its own allocator, gets back what reading needed."""
     usual = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
     try:
@@ -227,8 +226,8 @@ def _memory_of_the_system() -> Iterator[pa.MemoryPool]:
         pa.set_memory_pool(usual)
 
 
-def _with_ids(table: pa.Table) -> pa.Table:
-    """Give each row an id, if at least one row has its own; if none has, they are derived when they are asked for."""
+def _fill_ids(table: pa.Table) -> pa.Table:
+    """Give each row an id if some rows have one; if none has, ids are derived when they are needed."""
     missing = table["id"].null_count
     if missing in (0, len(table)):
         return table
@@ -237,8 +236,8 @@ def _with_ids(table: pa.Table) -> pa.Table:
     return table.set_column(table.column_names.index("id"), "id", pa.array(ids, pa.string()))
 
 
-def _without_empty_columns(table: pa.Table) -> pa.Table:
-    """Columns nobody filled cost nothing, and a speaker's name is stored once."""
+def _drop_empty_columns(table: pa.Table) -> pa.Table:
+    """Drop empty columns, and store the name of each speaker once."""
     table = table.select([name for name in table.column_names if table[name].null_count < len(table)])
     if "speaker" in table.column_names:
         position = table.column_names.index("speaker")
@@ -248,7 +247,7 @@ def _without_empty_columns(table: pa.Table) -> pa.Table:
 
 
 def _refuse_duplicates(table: pa.Table, path: Path) -> None:
-    keys = table["id"] if "id" in table.column_names else _derived_keys(table)
+    keys = table["id"] if "id" in table.column_names else _derived_ids(table)
     if pc.count_distinct(keys).as_py() == len(table):
         return
     first: dict[str, int] = {}
@@ -258,11 +257,11 @@ def _refuse_duplicates(table: pa.Table, path: Path) -> None:
             problems.append((number, f"has the same id as row {first[key]}: {key!r}. Give each row its own `id`"))
             if len(problems) == MOST_PROBLEMS:
                 break
-    raise bad_rows(path, problems)
+    raise bad_rows_error(path, problems)
 
 
-def _derived_keys(table: pa.Table) -> pa.ChunkedArray:
-    """`derived_id` of all rows, as far as it matters for being different."""
+def _derived_ids(table: pa.Table) -> pa.ChunkedArray:
+    """A text for each row that is different where its `derived_id` is."""
     stems = pc.replace_substring_regex(table["audio_filepath"], _SUFFIX.pattern, "")
     if "offset" not in table.column_names:
         return stems

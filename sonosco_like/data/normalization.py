@@ -1,4 +1,4 @@
-"""Features brought to mean 0 and variance 1, per utterance or with statistics of the whole training set.
+"""Normalization of features to mean 0 and variance 1, per utterance or with statistics of the whole training set.
 
 NumPy in double precision on one thread, so that the bits are the same in a loader worker and in the main process.
 Shape suffixes: T frames, F features.
@@ -13,16 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sonosco_like.data.framing import Floats
+from sonosco_like.data.spectrum import Floats
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.serialization import serializable, state
 
-_SMALLEST_DEVIATION = 1e-5  # below it a feature is constant but for rounding, and dividing would only magnify that
+_SMALLEST_DEVIATION = 1e-5  # below it a feature is constant except for rounding, which a division would only magnify
 
 
 @serializable
 class Normalization(ABC):
-    """Shifts and scales features; `mean` and `variance` say which of the two is done."""
+    """Shifts (`mean`) and scales (`variance`) features."""
 
     mean: bool = True
     variance: bool = True
@@ -40,7 +40,7 @@ class Normalization(ABC):
 
 @serializable
 class UtteranceNormalization(Normalization):
-    """Each utterance by its own statistics; nothing to fit, and insensitive to a recording's level and channel.
+    """Normalizes each utterance by its own statistics: nothing to fit, and independent of level and channel.
 
     `per_feature: false` takes one mean and variance of the whole matrix, as DeepSpeech does.
     A constant feature becomes 0.
@@ -49,7 +49,6 @@ class UtteranceNormalization(Normalization):
     per_feature: bool = True
 
     def __call__(self, features_TF: Tensor) -> Tensor:
-        """The normalised features, in a new tensor."""
         features = _matrix(features_TF)
         axis = 0 if self.per_feature else None
         mean_F = features.mean(axis=axis, dtype=np.float64)
@@ -59,17 +58,17 @@ class UtteranceNormalization(Normalization):
 
 @serializable
 class GlobalNormalization(Normalization):
-    """Every utterance by the mean and variance of each feature over the training set, which `fit` gathers once."""
+    """Normalizes each feature by its mean and variance over the training set, which `fit` gathers once."""
 
     frames: int = state(0)
     mean_F: Tensor = state(factory=lambda: torch.zeros(0, dtype=torch.float64))
     variance_F: Tensor = state(factory=lambda: torch.zeros(0, dtype=torch.float64))
 
     def fit(self, utterances: Iterable[Tensor]) -> None:
-        """Gather the statistics of all frames of these features, replacing any from before.
+        """Gather the statistics of all frames of these features, and replace earlier ones.
 
         Utterances are merged by the formula of Chan, Golub and LeVeque (1983) in double precision: no sum of squares
-        grows large, and no utterance is kept.
+        grows large, and no utterance is kept in memory.
         """
         frames, mean_F, squares_F = 0, np.zeros(0), np.zeros(0)
         for features_TF in utterances:
@@ -89,7 +88,6 @@ class GlobalNormalization(Normalization):
         self.variance_F = torch.from_numpy(squares_F / frames)
 
     def __call__(self, features_TF: Tensor) -> Tensor:
-        """The normalised features, in a new tensor."""
         if not self.frames:
             raise UsageError(
                 "GlobalNormalization has no statistics yet. Call its `fit` with the features of the training set first."

@@ -1,14 +1,14 @@
-"""Which utterances make a batch: decided from their lengths alone, before any audio is opened.
+"""Which utterances make a batch: this is decided from their lengths alone, before any audio is opened.
 
-A plan is a pure function of (durations, seed, epoch, rank, world size). Whoever wants batch k of an epoch makes the
-plan and takes its k-th entry; nothing that came before is replayed.
+A plan is a pure function of (durations, seed, epoch, rank, world size). Batch k of an epoch is entry k of its plan;
+nothing that came before is replayed.
 
 How a plan is made:
 1. Lengths are divided into buckets. With a budget of `batch_seconds`, a bucket's upper edge is the budget divided by a
    whole number n, and its batches hold n utterances: padded to the edge they fill the budget. The edges are those that
    make the fewest batches (dynamic programming over a few hundred candidates).
-2. Utterances are shuffled inside their bucket and dealt out in rounds, one batch for each rank, so that the ranks
-   always work on similar lengths. What does not fill a round moves up into the next longer bucket.
+2. Utterances are shuffled inside their bucket and taken in rounds of one batch for each rank, so that the ranks always
+   work on similar lengths. Utterances that do not fill a round move up into the next longer bucket.
 3. The last round, which is not full, is shared evenly among the ranks. The rounds are shuffled.
 """
 
@@ -51,7 +51,7 @@ class BatchPlan:
 
     @cached_property
     def padded_seconds(self) -> Seconds:
-        """What each batch costs: its longest utterance times the number of its utterances."""
+        """The cost of each batch: its longest utterance times the number of its utterances."""
         if len(self) == 0:
             return np.zeros(0)
         longest = np.maximum.reduceat(self.durations[self.order], self.edges[:-1])
@@ -70,13 +70,13 @@ class BatchPlan:
 
     @property
     def budget_use(self) -> float | None:
-        """Padded seconds as a part of what the batches may hold; None if there is no limit in seconds."""
+        """Padded seconds as a share of what the batches may hold; None without a limit in seconds."""
         if self.batch_seconds is None or len(self) == 0:
             return None
         return float(self.padded_seconds.mean()) / self.batch_seconds
 
     def report(self) -> str:
-        """A line for people."""
+        """A sentence about utterances, batches and padding."""
         use = "" if self.budget_use is None else f", {self.budget_use:.1%} of the budget used"
         lost = f"; {len(self.left_out)} utterances did not fit the ranks evenly" if len(self.left_out) else ""
         return (
@@ -89,12 +89,12 @@ class BatchPlan:
 class BucketSampler:
     """Batches of similar lengths, limited in padded seconds, in number of utterances, or in both.
 
-    There are at least so many `buckets`, and more in a corpus that can fill each with a few batches to shuffle.
-    `sorted_first_epoch` goes from short to long in epoch 0 (SortaGrad, Amodei et al. 2015); without `shuffle` each
-    epoch does, and the batches are as tight as can be: the choice for evaluation.
+    `buckets` is the least number of buckets; a corpus that can fill each with a few batches to shuffle has more.
+    `sorted_first_epoch` goes from short to long in epoch 0 (SortaGrad, Amodei et al. 2015). Without `shuffle` every
+    epoch does, and the batches have the least padding: the choice for evaluation.
 
-    Each utterance is in one batch of one rank. Only if the last ones cannot be shared evenly, because there are fewer
-    than ranks and each batch before holds a single one, are they in `plan.left_out`, different ones in each epoch.
+    Each utterance is in one batch of one rank. There is one exception: if the last utterances are fewer than the ranks,
+    and every batch before holds a single one, they are in `plan.left_out`, which differs between epochs.
     """
 
     batch_seconds: float | None = None
@@ -114,7 +114,7 @@ class BucketSampler:
             raise UsageError(f"`buckets` must be at least 1, got {self.buckets}.")
 
     def plan(self, durations: Seconds, seed: int, epoch: int, rank: int = 0, world_size: int = 1) -> BatchPlan:
-        """The batches of one epoch for one of `world_size` ranks, which all have the same number of them."""
+        """The batches of one epoch for one of `world_size` ranks; all ranks have the same number of batches."""
         if not 0 <= rank < world_size or seed < 0 or epoch < 0:
             raise UsageError(
                 f"`rank` must be one of 0 to world_size - 1, `seed` and `epoch` must not be negative; "
@@ -125,22 +125,22 @@ class BucketSampler:
         shuffle = self.shuffle and not (self.sorted_first_epoch and epoch == 0)
         # numpy promises that these raw bits stay the same from version to version, not that `permutation` does
         random = np.random.PCG64(np.random.SeedSequence([seed, epoch])) if shuffle else None
-        deal = _even_out(self._deal(durations, random, world_size), world_size)
-        rounds = _order_of_rounds(deal, durations, random, world_size)
-        return BatchPlan(*_take(deal, rounds * world_size + rank), deal.rest, durations, self.batch_seconds)
+        filled = _add_last_round(self._fill_rounds(durations, random, world_size), world_size)
+        order = _order_of_rounds(filled, durations, random, world_size)
+        return BatchPlan(*_take_batches(filled, order * world_size + rank), filled.rest, durations, self.batch_seconds)
 
-    def _deal(self, durations: Seconds, random: np.random.PCG64 | None, world_size: int) -> _Deal:
-        """Full rounds of batches from each bucket, short to long, and what is left at the end."""
+    def _fill_rounds(self, durations: Seconds, random: np.random.PCG64 | None, world_size: int) -> _Rounds:
+        """Full rounds of batches from each bucket, short to long, and the utterances left at the end."""
         by_length = np.argsort(durations, kind="stable")
         order, sizes = [], []
         rest = by_length[:0]
         for begin, end, size in self._buckets(durations[by_length]):
-            bucket = np.concatenate([rest, _shuffled(by_length[begin:end], random)])
+            bucket = np.concatenate([rest, _shuffle(by_length[begin:end], random)])
             full = len(bucket) // (size * world_size) * size * world_size
             order.append(bucket[:full])
             sizes.append(np.full(full // size, size))
             rest = bucket[full:]
-        return _Deal(np.concatenate([rest[:0], *order]), np.concatenate([rest[:0], *sizes]), rest)
+        return _Rounds(np.concatenate([rest[:0], *order]), np.concatenate([rest[:0], *sizes]), rest)
 
     def _buckets(self, lengths: Seconds) -> list[tuple[int, int, int]]:
         """Where each bucket begins and ends among the sorted lengths, and the size of its batches."""
@@ -167,7 +167,7 @@ class BucketSampler:
         least = int(self.batch_seconds / max(lengths[-1], self.batch_seconds / most))
         if self.batch_seconds / least < lengths[-1]:  # the division before was rounded up
             least -= 1
-        sizes = np.array(_spread(least, most)[::-1])
+        sizes = np.array(_growing_sizes(least, most)[::-1])
         edges = self.batch_seconds / sizes
         short = quantiles[quantiles < edges[0]] if self.batch_size else quantiles[:0]  # where the number is the limit
         return np.concatenate([short, edges]), np.concatenate([np.full(len(short), most), sizes])
@@ -186,7 +186,7 @@ class BucketSampler:
         )
 
 
-def plan_of_rest(
+def plan_remaining(
     sampler: BucketSampler,
     durations: Seconds,
     seed: int,
@@ -195,10 +195,10 @@ def plan_of_rest(
     world_size: int,
     shares: Sequence[Sequence[int]],
 ) -> BatchPlan:
-    """The plan of what is left of an epoch that began with other numbers of ranks.
+    """The plan for the rest of an epoch that began with other numbers of ranks.
 
-    Each of `shares` tells, for one number of ranks after the other, how many batches each of its ranks has done. What
-    they hold is not in the plan; everything else is, as in the plan of an epoch of these utterances alone.
+    The epoch had one number of ranks after the other; each of `shares` is the number of batches that each rank has done
+    then. The plan is that of an epoch of the other utterances alone.
     """
     left = np.arange(len(durations))
     for done in shares:
@@ -210,16 +210,16 @@ def plan_of_rest(
 
 
 @dataclass(frozen=True, eq=False)
-class _Deal:
-    """Batches of the given sizes, one after the other in `order`; each `world_size` of them are a round."""
+class _Rounds:
+    """Batches of the given sizes, one after the other in `order`; `world_size` batches are a round."""
 
     order: Indices
     sizes: Indices
     rest: Indices
 
 
-def _spread(first: int, last: int) -> list[int]:
-    """Whole numbers from the first to the last, closely at the beginning, then each 2 % larger than the one before."""
+def _growing_sizes(first: int, last: int) -> list[int]:
+    """Whole numbers from the first to the last: dense at the beginning, then each 2 % larger than the one before."""
     numbers = [first]
     while numbers[-1] < last:
         numbers.append(min(last, numbers[-1] + max(1, numbers[-1] // 50)))
@@ -227,9 +227,9 @@ def _spread(first: int, last: int) -> list[int]:
 
 
 def _cheapest_edges(edges: Seconds, ends: Indices, buckets: int) -> list[int]:
-    """Which at most `buckets` of the edges make the sum of all lengths, padded to their edge, smallest.
+    """The choice of at most `buckets` edges with the smallest sum of all lengths, padded to their edge.
 
-    `ends` counts the utterances up to each edge. The last edge, which covers them all, is always among the chosen.
+    `ends` counts the utterances up to each edge. The last edge, which covers all of them, is always chosen.
     """
     begins = np.concatenate([[0], ends[:-1]])
     # price[i, j]: all utterances above edge i - 1 and up to edge j are padded to edge j
@@ -249,38 +249,38 @@ def _cheapest_edges(edges: Seconds, ends: Indices, buckets: int) -> list[int]:
     return chosen
 
 
-def _even_out(deal: _Deal, world_size: int) -> _Deal:
-    """Make a last round of what is left, one batch for each rank; if it is too little, full batches lend to it."""
-    rest, order, sizes = deal.rest, deal.order, deal.sizes
+def _add_last_round(filled: _Rounds, world_size: int) -> _Rounds:
+    """Add a last round of the utterances left, one batch for each rank; if they are too few, full batches lend some."""
+    rest, order, sizes = filled.rest, filled.order, filled.sizes
     lenders = np.argsort(-sizes, kind="stable")[: max(world_size - len(rest), 0)]
     lenders = lenders[sizes[lenders] > 1]
     if len(rest) == 0 or len(rest) + len(lenders) < world_size:
-        return deal
+        return filled
     lent = np.cumsum(sizes)[lenders] - 1
     rest = np.concatenate([rest, order[lent]])
     sizes = sizes - np.isin(np.arange(len(sizes)), lenders)
     share, more = divmod(len(rest), world_size)
     last = np.where(np.arange(world_size) < more, share + 1, share)
-    return _Deal(np.concatenate([np.delete(order, lent), rest]), np.concatenate([sizes, last]), rest[:0])
+    return _Rounds(np.concatenate([np.delete(order, lent), rest]), np.concatenate([sizes, last]), rest[:0])
 
 
-def _order_of_rounds(deal: _Deal, durations: Seconds, random: np.random.PCG64 | None, world_size: int) -> Indices:
-    rounds = np.arange(len(deal.sizes) // world_size)
+def _order_of_rounds(filled: _Rounds, durations: Seconds, random: np.random.PCG64 | None, world_size: int) -> Indices:
+    rounds = np.arange(len(filled.sizes) // world_size)
     if random is not None or len(rounds) == 0:
-        return _shuffled(rounds, random)
-    begins = (np.cumsum(deal.sizes) - deal.sizes)[::world_size]
-    return np.argsort(np.maximum.reduceat(durations[deal.order], begins), kind="stable")
+        return _shuffle(rounds, random)
+    begins = (np.cumsum(filled.sizes) - filled.sizes)[::world_size]
+    return np.argsort(np.maximum.reduceat(durations[filled.order], begins), kind="stable")
 
 
-def _take(deal: _Deal, batches: Indices) -> tuple[Indices, Indices]:
-    """The utterances of some batches in a row, and the edges between the batches."""
-    sizes = deal.sizes[batches]
+def _take_batches(filled: _Rounds, batches: Indices) -> tuple[Indices, Indices]:
+    """The utterances of some batches, one after the other, and the edges between the batches."""
+    sizes = filled.sizes[batches]
     edges = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    begins = (np.cumsum(deal.sizes) - deal.sizes)[batches]
-    return deal.order[np.repeat(begins - edges[:-1], sizes) + np.arange(edges[-1])], edges
+    begins = (np.cumsum(filled.sizes) - filled.sizes)[batches]
+    return filled.order[np.repeat(begins - edges[:-1], sizes) + np.arange(edges[-1])], edges
 
 
-def _shuffled(indices: Indices, random: np.random.PCG64 | None) -> Indices:
+def _shuffle(indices: Indices, random: np.random.PCG64 | None) -> Indices:
     if random is None:
         return indices
     keys: NDArray[np.uint64] = random.random_raw(len(indices))

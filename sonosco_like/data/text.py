@@ -1,10 +1,11 @@
-"""Transcripts as labels: cleaning, and the tokenizer over characters. Word pieces are in `bpe`.
+"""Transcripts as labels: the cleaner, and tokenizers over characters and over word pieces.
 
-What cleaning drops, and what has no label, is counted, and `report()` says it in words.
+Characters that cleaning drops, and characters without label, are counted; `report()` describes them in words.
 """
 
 from __future__ import annotations
 
+import importlib
 import string
 import unicodedata
 from abc import ABC, abstractmethod
@@ -12,32 +13,30 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 from functools import cached_property
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
-from sonosco_like.errors import DataError, UsageError
-from sonosco_like.records import SPECIAL_SYMBOLS, UNKNOWN
+from sonosco_like.errors import DataError, MissingPackageError, UsageError
+from sonosco_like.records import SPECIAL_SYMBOLS, UNKNOWN, UNKNOWN_TEXT
 from sonosco_like.serialization import serializable
+from sonosco_like.untrusted_files import check_regular_file
 
 Missing = Literal["error", "unknown", "drop"]
-UNKNOWN_TEXT = "⁇"
 
 
-class Tally:
-    """Counts of characters that did not make it into the labels."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
+class CharacterCounts(Counter[str]):
+    """Counts of characters that did not become labels."""
 
     def describe(self, most: int = 12) -> str:
         """The most frequent characters with their counts."""
-        shown = ", ".join(f"{character!r} {count} times" for character, count in self.counts.most_common(most))
-        more = len(self.counts) - most
-        return shown + (f" and {more} others" if more > 0 else "")
+        listed = ", ".join(f"{character!r} {count} times" for character, count in self.most_common(most))
+        more = len(self) - most
+        return listed + (f" and {more} others" if more > 0 else "")
 
 
 @serializable
 class TextCleaner:
-    """Bring transcripts into one form: Unicode, case, replacements, punctuation, blanks; in this order.
+    """Brings transcripts into one form: Unicode, case, replacements, punctuation, blanks; in this order.
 
     Punctuation and symbols that are not in `punctuation` become blanks and are counted.
     """
@@ -53,9 +52,9 @@ class TextCleaner:
             raise UsageError("`replacements` of TextCleaner cannot replace an empty text.")
 
     @cached_property
-    def dropped(self) -> Tally:
-        """What cleaning removed so far."""
-        return Tally()
+    def dropped_counts(self) -> CharacterCounts:
+        """The characters that cleaning removed so far."""
+        return CharacterCounts()
 
     def __call__(self, text: str) -> str:
         """The cleaned text."""
@@ -67,13 +66,13 @@ class TextCleaner:
             text = text.replace(old, new)
         unwanted = {character for character in set(text) if self._is_unwanted(character)}
         if unwanted:
-            self.dropped.counts.update(character for character in text if character in unwanted)
+            self.dropped_counts.update(character for character in text if character in unwanted)
             text = text.translate(dict.fromkeys(map(ord, unwanted), " "))
         return " ".join(text.split()) if self.collapse_blanks else text
 
     def report(self) -> str:
-        """What was dropped so far, in words."""
-        return f"Cleaning dropped {self.dropped.describe()}." if self.dropped.counts else "Cleaning dropped nothing."
+        """A sentence about the characters that were dropped so far."""
+        return f"Cleaning dropped {self.dropped_counts.describe() if self.dropped_counts else 'nothing'}."
 
     def _is_unwanted(self, character: str) -> bool:
         if character.isalnum() or character.isspace() or character in self.punctuation:
@@ -85,23 +84,23 @@ class TextCleaner:
 class Tokenizer(ABC):
     """Text to labels and back. Every vocabulary begins with `SPECIAL_SYMBOLS`.
 
-    `missing` says what to do about a part of a text that has no label: an error, the label UNKNOWN, or no label at all.
+    `missing` decides about a part of a text that has no label: an error, the label UNKNOWN, or it is dropped.
     """
 
     missing: Missing = "error"
 
     def __post_init__(self) -> None:
-        """Nothing is built here, so that a subclass may or may not call it."""
+        """Do nothing, so that a subclass may call this or not."""
 
     @cached_property
-    def lacking(self) -> Tally:
-        """What had no label so far."""
-        return Tally()
+    def missing_counts(self) -> CharacterCounts:
+        """The characters that had no label so far."""
+        return CharacterCounts()
 
     @property
     @abstractmethod
     def symbols(self) -> tuple[str, ...]:
-        """What each label stands for."""
+        """The text of each label."""
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
@@ -109,7 +108,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def decode(self, labels: Iterable[int]) -> str:
-        """The text of labels; special symbols are left out, but for UNKNOWN, which stays visible."""
+        """The text of labels, without the special symbols; only UNKNOWN stays visible."""
 
     @property
     def size(self) -> int:
@@ -117,21 +116,21 @@ class Tokenizer(ABC):
         return len(self.symbols)
 
     def report(self) -> str:
-        """What had no label so far, in words."""
-        if not self.lacking.counts:
+        """A sentence about the characters that had no label so far."""
+        if not self.missing_counts:
             return "Every character has a label."
-        return f"There is no label for {self.lacking.describe()} (missing: {self.missing})."
+        return f"There is no label for {self.missing_counts.describe()} (missing: {self.missing})."
 
-    def _without_label(self, labels: list[int], parts: Sequence[str]) -> list[int]:
-        """Count the parts whose label is UNKNOWN, and treat them as `missing` says."""
+    def _handle_missing(self, labels: list[int], parts: Sequence[str]) -> list[int]:
+        """Count the parts whose label is UNKNOWN, and refuse, keep or drop these labels, as set by `missing`."""
         if UNKNOWN not in labels:
             return labels
-        lacking = [part for part, label in zip(parts, labels, strict=True) if label == UNKNOWN]
-        self.lacking.counts.update("".join(lacking))
+        unlabelled = [part for part, label in zip(parts, labels, strict=True) if label == UNKNOWN]
+        self.missing_counts.update("".join(unlabelled))
         if self.missing == "error":
             raise DataError(
-                f"There is no label for {', '.join(map(repr, dict.fromkeys(lacking)))} in the text "
-                f"{_short(''.join(parts))!r}. Extend the vocabulary, have a TextCleaner replace it, or set the "
+                f"There is no label for {', '.join(map(repr, dict.fromkeys(unlabelled)))} in the text "
+                f"{_shorten(''.join(parts))!r}. Extend the vocabulary, let a TextCleaner replace it, or set the "
                 f"tokenizer's `missing` to drop or unknown."
             )
         return labels if self.missing == "unknown" else [label for label in labels if label != UNKNOWN]
@@ -158,7 +157,7 @@ class Alphabet(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         """A label for each character."""
-        return self._without_label([self._labels.get(character, UNKNOWN) for character in text], text)
+        return self._handle_missing([self._labels.get(character, UNKNOWN) for character in text], text)
 
     def decode(self, labels: Iterable[int]) -> str:
         """The characters of the labels."""
@@ -166,5 +165,85 @@ class Alphabet(Tokenizer):
         return "".join(special.get(label, self._symbols[label]) for label in map(int, labels))
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+@serializable
+class SentencePieceTokenizer(Tokenizer):
+    """Labels for the word pieces of a trained SentencePiece model (Kudo and Richardson 2018), an optional extra.
+
+    Our special symbols replace those of the model.
+    """
+
+    model: Path
+
+    @staticmethod
+    def train(
+        texts: Iterable[str],
+        model: Path,
+        size: int,
+        kind: Literal["bpe", "unigram"] = "bpe",
+        missing: Missing = "error",
+    ) -> SentencePieceTokenizer:
+        """Learn a vocabulary of `size` labels, special symbols included, and write it to the file `model`."""
+        trainer = _import_sentencepiece().SentencePieceTrainer
+        pieces = size - len(SPECIAL_SYMBOLS) + 1  # SentencePiece counts its own unknown piece
+        try:
+            with model.open("wb") as stream:
+                trainer.train(
+                    sentence_iterator=iter(texts), model_writer=stream, model_type=kind, vocab_size=pieces,
+                    character_coverage=1.0, normalization_rule_name="identity", num_threads=1, minloglevel=2,
+                    bos_id=-1, eos_id=-1, pad_id=-1, unk_id=0,
+                )  # fmt: skip
+        except RuntimeError as error:
+            model.unlink()
+            raise UsageError(f"SentencePiece cannot learn {size} labels from these texts: {error}") from None
+        return SentencePieceTokenizer(model=model, missing=missing)
+
+    @cached_property
+    def _processor(self) -> Any:
+        package = _import_sentencepiece()
+        try:
+            check_regular_file(self.model)
+            return package.SentencePieceProcessor(model_file=str(self.model))
+        except (OSError, RuntimeError) as error:
+            raise DataError(f"The SentencePiece model {self.model} cannot be read: {error}") from None
+
+    @cached_property
+    def _pieces(self) -> list[int]:
+        """SentencePiece's ids of the labels that follow the special symbols."""
+        processor = self._processor
+        pieces = range(processor.get_piece_size())
+        return [piece for piece in pieces if not (processor.is_unknown(piece) or processor.is_control(piece))]
+
+    @cached_property
+    def _labels(self) -> dict[int, int]:
+        return {piece: label for label, piece in enumerate(self._pieces, len(SPECIAL_SYMBOLS))}
+
+    @cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """The special symbols and the pieces; a leading `▁` stands for a space."""
+        return (*SPECIAL_SYMBOLS, *map(self._processor.id_to_piece, self._pieces))
+
+    def encode(self, text: str) -> list[int]:
+        """A label for each piece."""
+        labels = [self._labels.get(piece, UNKNOWN) for piece in self._processor.encode(text)]
+        return self._handle_missing(labels, self._processor.encode(text, out_type=str)) if UNKNOWN in labels else labels
+
+    def decode(self, labels: Iterable[int]) -> str:
+        """The text of the pieces."""
+        first = len(SPECIAL_SYMBOLS)
+        known = [label for label in map(int, labels) if label >= first or label == UNKNOWN]
+        unknown = self._processor.unk_id()
+        pieces = [unknown if label == UNKNOWN else self._pieces[label - first] for label in known]
+        return str(self._processor.decode(pieces)).strip()
+
+
+def _import_sentencepiece() -> Any:
+    try:
+        return importlib.import_module("sentencepiece")
+    except ModuleNotFoundError:
+        raise MissingPackageError(
+            "Word pieces need the package sentencepiece. Install it with: pip install 'sonosco_like[bpe]'"
+        ) from None

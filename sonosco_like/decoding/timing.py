@@ -1,4 +1,7 @@
-"""From labels and frames to tokens and words with their times and confidences."""
+"""Tokens and words with their times and confidences, from labels and frames.
+
+Shape suffixes as in `records`; here N paths.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sonosco_like.decoding.decoder import Vocabulary
-from sonosco_like.decoding.units import units_of
+from sonosco_like.decoding.decoder import Vocabulary, word_part_of
 from sonosco_like.records import BLANK, Hypothesis, Token
 
 
 class Span(NamedTuple):
-    """A label and the frames in which it was heard, `first` up to but without `end`."""
+    """A label and its frames, from `first` up to but without `end`."""
 
     label: int
     first: int
@@ -24,7 +26,7 @@ class Span(NamedTuple):
 
 
 def ctc_spans(paths_NS: NDArray[np.int64], log_probs_NS: NDArray[np.float32]) -> list[list[Span]]:
-    """The labels of CTC paths: runs of one label, blanks left out; the confidence is the peak probability of the run.
+    """The spans of CTC paths: runs of one label, without blanks; the confidence is the peak probability of the run.
 
     `log_probs_NS` are those of the labels on each path. Frames beyond an utterance must hold BLANK.
     """
@@ -38,8 +40,8 @@ def ctc_spans(paths_NS: NDArray[np.int64], log_probs_NS: NDArray[np.float32]) ->
     peaks = np.exp(np.maximum.reduceat(log_probs_NS.ravel(), begins))
     ends = np.append(begins[1:], rows * frames)
     labels = paths_NS.ravel()[begins]
-    said = labels != BLANK
-    columns = (labels[said], begins[said], ends[said], peaks[said])
+    is_label = labels != BLANK
+    columns = (labels[is_label], begins[is_label], ends[is_label], peaks[is_label])
     for label, begin, end, peak in zip(*(column.tolist() for column in columns), strict=True):
         row, first = divmod(begin, frames)
         spans[row].append(Span(label, first, end - row * frames, min(1.0, peak)))
@@ -49,7 +51,7 @@ def ctc_spans(paths_NS: NDArray[np.int64], log_probs_NS: NDArray[np.float32]) ->
 def attention_spans(
     attention_US: NDArray[np.float32], labels: Sequence[int], confidences: Sequence[float]
 ) -> list[Span]:
-    """The frame each label was read from: the best way through the attention weights that never goes back in time."""
+    """The frame of each label: the best path through the attention weights that never goes back in time."""
     if not labels:
         return []
     log_US = np.log(attention_US[: len(labels)].astype(np.float64) + 1e-10)
@@ -65,7 +67,7 @@ def attention_spans(
 
 
 def hypothesis_of(spans: Sequence[Span], score: float, vocabulary: Vocabulary, frame_seconds: float) -> Hypothesis:
-    """A reading with its text, and its tokens and words in seconds."""
+    """A hypothesis with its text, and its tokens and words in seconds."""
     labels, symbols = tuple(span.label for span in spans), vocabulary.symbols
     tokens = tuple(
         Token(symbols[label], first * frame_seconds, end * frame_seconds, confidence)
@@ -75,17 +77,18 @@ def hypothesis_of(spans: Sequence[Span], score: float, vocabulary: Vocabulary, f
 
 
 def words_of_tokens(tokens: Sequence[Token]) -> tuple[Token, ...]:
-    """Tokens joined into words; a word is as sure as its tokens are on (geometric) average."""
+    """Tokens joined into words; the confidence of a word is the geometric mean of its tokens' confidences."""
     groups: list[list[tuple[str, Token]]] = [[]]
-    for token, unit in zip(tokens, units_of([token.text for token in tokens]), strict=True):
-        if unit.begins_word and groups[-1]:
+    for token in tokens:
+        part = word_part_of(token.text)
+        if part.begins_word and groups[-1]:
             groups.append([])
-        if unit.text:
-            groups[-1].append((unit.text, token))
-    return tuple(_word(group) for group in groups if group)
+        if part.text:
+            groups[-1].append((part.text, token))
+    return tuple(_join_word(group) for group in groups if group)
 
 
-def _word(group: list[tuple[str, Token]]) -> Token:
+def _join_word(group: list[tuple[str, Token]]) -> Token:
     tokens = [token for _, token in group]
-    sureness = sum(math.log(max(token.confidence, 1e-30)) for token in tokens) / len(tokens)
-    return Token("".join(text for text, _ in group), tokens[0].start, tokens[-1].end, math.exp(sureness))
+    mean_log = sum(math.log(max(token.confidence, 1e-30)) for token in tokens) / len(tokens)
+    return Token("".join(text for text, _ in group), tokens[0].start, tokens[-1].end, math.exp(mean_log))

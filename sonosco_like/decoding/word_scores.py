@@ -1,9 +1,11 @@
 """What words add to the score of a beam search: the language model, a bonus per word, hot words.
 
 A word counts when it is complete: at the gap behind it, at the beginning of the next, or at the end of the utterance.
-Only hot words count earlier: every letter on the way to one earns its share of the bonus, which is taken back when
-the word turns out to be another. So in the end each hot word has earned its bonus exactly once, and beams that head
-for one survive until it is complete.
+Only hot words count earlier: every letter of the beginning of a hot word earns its share of the bonus, which is taken
+back when another word comes out. So in the end each hot word has earned its bonus exactly once, and beams with the
+beginning of a hot word survive until it is complete.
+
+Shape suffix: V labels.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sonosco_like.decoding.decoder import word_part_of
 from sonosco_like.decoding.language_model import NGramLanguageModel, WordModel
-from sonosco_like.decoding.units import units_of
 from sonosco_like.errors import UsageError
 from sonosco_like.serialization import serializable
 
@@ -40,7 +42,7 @@ class WordScores:
 
     @property
     def most_per_word(self) -> float:
-        """The most that one more word can add, as the language model only ever subtracts."""
+        """The most that one more word can add: a language model only subtracts."""
         return max(0.0, self.word_bonus) + max(0.0, self.hot_word_bonus if self.hot_words else 0.0)
 
     @property
@@ -49,13 +51,13 @@ class WordScores:
         return self.language_model is not None or bool(self.word_bonus) or bool(self.hot_words)
 
     def scorer(self, symbols: Sequence[str]) -> WordScorer | None:
-        """What scores prefixes of labels that stand for these symbols; None if words make no difference."""
+        """The scorer of prefixes of labels with these symbols; None if words make no difference."""
         return WordScorer(self, symbols) if self.are_scored else None
 
 
 @dataclass(slots=True)
 class WordState:
-    """Where a prefix stands: the words so far as the language model sees them, the letters of the word under way."""
+    """The state of a prefix: the language model's history of complete words, the letters of the unfinished word."""
 
     history: Any
     letters: str
@@ -64,15 +66,16 @@ class WordState:
 
 
 class WordScorer:
-    """Scores prefixes label by label. The scores of all next labels of a prefix come as one row."""
+    """Scores prefixes label by label; the scores of all next labels of a prefix are one row."""
 
     def __init__(self, settings: WordScores, symbols: Sequence[str]) -> None:
         self._settings = settings
         self._model: WordModel | None = settings.language_model.load() if settings.language_model else None
-        self._units = units_of(symbols)
-        self._begins_V = np.array([unit.begins_word for unit in self._units])
+        self._parts = [word_part_of(symbol) for symbol in symbols]
+        self._beginnings = np.flatnonzero([part.begins_word for part in self._parts])
+        self._zeros_V = np.zeros(len(self._parts))
         self._hot = frozenset(settings.hot_words)
-        self._shares = _shares(settings.hot_words, settings.hot_word_bonus)
+        self._shares = _earned_shares(settings.hot_words, settings.hot_word_bonus)
         self._hot_rows: dict[str, NDArray[np.float64]] = {}
 
     def start(self) -> WordState:
@@ -82,19 +85,20 @@ class WordScorer:
     def next_scores(self, state: WordState) -> NDArray[np.float64]:
         """What each label adds to the score of a prefix."""
         if state.row_V is None:
-            row_V = np.where(self._begins_V, self._complete(state)[0], 0.0)
+            row_V = self._zeros_V.copy()
+            row_V[self._beginnings] = self._complete(state)[0]
             state.row_V = row_V + self._hot_row(state.letters) if self._hot else row_V
         return state.row_V
 
     def extend(self, state: WordState, label: int) -> WordState:
         """The state after one more label."""
-        text, begins_word = self._units[label]
+        text, begins_word = self._parts[label]
         if begins_word:
             return WordState(self._complete(state)[1], text)
         return WordState(state.history, state.letters + text) if text else state
 
     def finish(self, state: WordState) -> float:
-        """What the end of the utterance adds: the word under way, and the end as the language model sees it."""
+        """What the end of the utterance adds: the unfinished word, and the language model's end of sentence."""
         score, history = self._complete(state)
         if self._hot:
             score -= self._shares.get(state.letters, 0.0)
@@ -103,7 +107,7 @@ class WordScorer:
         return score
 
     def _complete(self, state: WordState) -> tuple[float, Any]:
-        """(what the word under way adds once it is complete, the history after it)."""
+        """(what the unfinished word adds when it is complete, the history after it)."""
         if state.completion is None:
             score, history = 0.0, state.history
             if state.letters:
@@ -116,19 +120,19 @@ class WordScorer:
         return state.completion
 
     def _hot_row(self, letters: str) -> NDArray[np.float64]:
-        """How the share of the way to a hot word changes with each label."""
+        """How the earned share of a hot word's bonus changes with each label."""
         if letters and letters not in self._shares:
-            letters = _NOT_HOT  # whatever follows, so that few rows serve all prefixes
+            letters = _NOT_HOT  # one row for all of these, whatever follows
         row_V = self._hot_rows.get(letters)
         if row_V is None:
-            after = [text if begins else letters + text for text, begins in self._units]
+            after = [text if begins else letters + text for text, begins in self._parts]
             shares = [self._shares.get(word, 0.0) for word in after]
             row_V = self._hot_rows[letters] = np.array(shares) - self._shares.get(letters, 0.0)
         return row_V
 
 
-def _shares(hot_words: Sequence[str], bonus: float) -> Mapping[str, float]:
-    """The share of the bonus that each beginning of a hot word has earned; the best one if it begins several."""
+def _earned_shares(hot_words: Sequence[str], bonus: float) -> Mapping[str, float]:
+    """The share of the bonus that each beginning of a hot word has earned; the largest if it begins several."""
     shares: dict[str, float] = {}
     for word in hot_words:
         for length in range(1, len(word) + 1):

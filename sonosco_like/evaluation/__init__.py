@@ -1,11 +1,9 @@
-"""How good a recogniser is, how sure that is, and where its errors are."""
+"""Error rates of a recogniser, their confidence intervals, and where the errors are."""
 
-from sonosco_like.evaluation.bootstrap import Interval, interval_of, resampled_rates
-from sonosco_like.evaluation.breakdown import Confusions, Group
-from sonosco_like.evaluation.comparison import Comparison, compare
+from sonosco_like.evaluation.bootstrap import Comparison, Interval, compare, interval_of, resampled_rates
 from sonosco_like.evaluation.evaluation import Evaluation, results_of
 from sonosco_like.evaluation.evaluator import ModelEvaluator
-from sonosco_like.evaluation.results import Result
+from sonosco_like.evaluation.results import Confusions, Group, Result
 
 __all__ = [
     "Comparison",

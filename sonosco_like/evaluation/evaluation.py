@@ -1,4 +1,4 @@
-"""The outcome of an evaluation: every result, the rates of the corpus, and how sure they are."""
+"""The outcome of an evaluation: every result, the rates of the corpus, and their confidence intervals."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
+from sonosco_like.edits import ErrorCounts
 from sonosco_like.errors import UsageError
-from sonosco_like.evaluation.bootstrap import Interval, interval_of, resampled_rates, sums_by
-from sonosco_like.evaluation.breakdown import Confusions, Group, by_length, by_speaker
-from sonosco_like.evaluation.comparison import Comparison, compare
-from sonosco_like.evaluation.results import Result, total
-from sonosco_like.metrics import ErrorCounts
+from sonosco_like.evaluation.bootstrap import Comparison, Interval, compare, interval_of, resampled_rates, sums_by
+from sonosco_like.evaluation.results import Confusions, Group, Result, by_length, by_speaker, total
 
 _MOST_CONFUSIONS = 50
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How well a recogniser did on a corpus. Rates are fractions, of the corpus: all errors over all words.
+    """The results of a recogniser on a corpus. Rates are fractions: all errors over all words of the corpus.
 
-    `unusable` holds the utterances that could not be read, id to reason; they are in none of the rates. `elapsed` are
-    the seconds it took, from reading audio to text.
+    `unusable` holds the reasons of utterances that could not be read, by id; they are not in the rates. `elapsed` is
+    the time in seconds, from reading the audio to the text.
     """
 
     results: Sequence[Result]
@@ -108,27 +106,27 @@ class Evaluation:
 
     @cached_property
     def by_speaker(self) -> list[Group]:
-        """Errors by speaker, the hardest first."""
+        """Errors by speaker, the highest rate first."""
         return by_speaker(self.results)
 
     @cached_property
     def confusions(self) -> Confusions:
-        """Which word was heard instead of which."""
+        """How often each word was recognised as another."""
         return Confusions.of(self.results)
 
     def against(self, other: Sequence[Result], name: str) -> Comparison:
-        """A comparison with what another recogniser heard in the same utterances."""
+        """A comparison with the results of another recogniser on the same utterances."""
         return compare(self.results, other, name, self.bootstraps or 1000, self.seed, self.level)
 
     def measures(self) -> dict[str, float]:
-        """Rates and the bounds of their intervals as flat numbers: for `trainer.log`, and so for TensorBoard."""
+        """Rates and the bounds of their intervals by name, for `trainer.log` and so for TensorBoard."""
         found = {"wer": self.wer, "cer": self.cer, "ser": self.ser}
         for name, interval in self.intervals.items():
             found |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; the keys at the top are a contract."""
+        """Plain data for JSON; the top-level keys are a contract."""
         intervals = {f"{name}_interval": [each.low, each.high] for name, each in self.intervals.items()}
         return {
             "wer": self.wer,
@@ -157,7 +155,7 @@ class Evaluation:
 
 
 def results_of(content: Mapping[str, Any]) -> list[Result]:
-    """The results in what `as_dict` gave, as it is found in a JSON file."""
+    """The results in the content of a JSON file that was written from `as_dict`."""
     try:
         names = ("id", "reference", "hypothesis", "duration", "speaker")
         return [Result.of(**{name: row[name] for name in names}) for row in content["results"]]

@@ -1,4 +1,4 @@
-"""The evaluator: a recogniser and a corpus in, an evaluation out; inside a training and outside of it."""
+"""The evaluator makes an evaluation of a recogniser and a corpus, during training or after it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class ModelEvaluator:
         evaluation = ModelEvaluator().evaluate(load_transcriber("runs/digits"), "test.jsonl")
         evaluation = ModelEvaluator().evaluate(trainer, trainer.val_data_loader)
 
-    A recogniser is anything with `predict(loader)`: a transcriber, a trained recogniser, a trainer. `bootstraps` are
-    drawn from `seed`; 0 leaves the intervals out. Intervals hold the true rate with a probability of `level`. Batches
-    have up to `batch_seconds` of padded audio, which `workers` processes read.
+    A recogniser is anything with `predict(loader)`: a transcriber, a trained recogniser, a trainer. The number of
+    resamples is `bootstraps`, drawn with `seed`; with 0 there are no intervals. Intervals hold the true rate with a
+    probability of `level`. Batches have up to `batch_seconds` of padded audio, which `workers` processes read.
     """
 
     bootstraps: int = 1000
@@ -40,9 +40,9 @@ class ModelEvaluator:
     workers: int = 0
 
     def evaluate(self, recogniser: Any, data: Any, progress: Any = None) -> Evaluation:
-        """Have a recogniser hear a manifest, given by its path, or the batches of a data loader.
+        """Evaluate a recogniser on a manifest, given by its path, or on the batches of a data loader.
 
-        Of a manifest every row is heard or named in `unusable`: also silence, and texts with characters that the
+        Every row of a manifest is recognised or named in `unusable`: also silence, and texts with characters that the
         recogniser cannot write.
         """
         if isinstance(recogniser, Transcriber):
@@ -57,9 +57,9 @@ class ModelEvaluator:
         started = time.monotonic()
         results = []
         with opened as advance:
-            for heard in recogniser.predict(loader):
-                duration, speaker = rows.get(heard.id, (0.0, None))
-                results.append(Result.of(heard.id, heard.reference, heard.hypothesis, duration, speaker))
+            for each in recogniser.predict(loader):
+                duration, speaker = rows.get(each.id, (0.0, None))
+                results.append(Result.of(each.id, each.reference, each.hypothesis, duration, speaker))
                 advance(1)
         elapsed = time.monotonic() - started
         order = {name: number for number, name in enumerate(rows)}
@@ -85,7 +85,7 @@ class ModelEvaluator:
 
 
 def _rows(loader: Any) -> dict[str, tuple[float, str | None]]:
-    """Length and speaker of each utterance by its id, in the order of the manifest; empty if nobody knows."""
+    """Duration and speaker of each utterance by id, in the order of the manifest; empty without a manifest."""
     utterances: Iterable[Any] = getattr(getattr(loader, "dataset", None), "utterances", ())
     known = utterances if isinstance(utterances, Manifest) else ()
     return {utterance.id: (utterance.duration, utterance.speaker) for utterance in known}

@@ -1,36 +1,38 @@
-"""An evaluation as tables for a terminal; coloured where there are colours, and as clear where there are none."""
+"""An evaluation as tables for a terminal, as clear without colours as with them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Group as Together
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sonosco_like.evaluation.breakdown import Confusions, Group
-from sonosco_like.evaluation.comparison import Comparison
+from sonosco_like.edits import Edit
+from sonosco_like.evaluation.bootstrap import Comparison
 from sonosco_like.evaluation.evaluation import Evaluation
-from sonosco_like.evaluation.results import Result, worst
-from sonosco_like.evaluation.sidebyside import rows_of
+from sonosco_like.evaluation.results import Confusions, Group, Result, worst
 
 _MOST_GROUPS, _MOST_CONFUSIONS = 10, 10
 _STYLES = {"equal": "", "substitution": "yellow", "deletion": "red", "insertion": "magenta"}
+_NOTHING = "*"
 
 
 def summary(
     evaluation: Evaluation, title: str, width: int, most_worst: int, comparison: Comparison | None = None
 ) -> Iterator[RenderableType]:
-    """Rates, breakdowns, confusions and the worst utterances, one after the other."""
+    """The parts to print: rates, breakdowns, confusions and the worst utterances."""
     yield _rates(evaluation, title)
     if comparison is not None:
         yield Text(comparison.in_words(), style="bold")
     if len(evaluation.by_length) > 1:
         yield _groups("by length", evaluation.by_length)
     if len(evaluation.by_speaker) > 1:
-        yield _groups("by speaker, the hardest first", evaluation.by_speaker)
+        yield _groups("by speaker, the highest error rate first", evaluation.by_speaker)
     if evaluation.words.errors:
         yield _confusions(evaluation.confusions)
         chosen = worst(evaluation.results, most_worst)
@@ -70,11 +72,7 @@ def _groups(title: str, groups: Sequence[Group]) -> Table:
     hidden = len(groups) - _MOST_GROUPS
     table = _table(title, "", "utterances", "minutes", "words", "S", "D", "I", "WER")
     for group in groups[:_MOST_GROUPS]:
-        counts = group.words
-        table.add_row(
-            group.name, f"{group.utterances:,}", f"{group.seconds / 60:.1f}", f"{counts.reference_length:,}",
-            str(counts.substitutions), str(counts.deletions), str(counts.insertions), f"{counts.rate:.2%}",
-        )  # fmt: skip
+        table.add_row(group.name, *group.row())
     if hidden > 0:
         table.caption = f"and {hidden:,} more; --json and --html have them all"
         table.caption_justify = "left"
@@ -82,19 +80,19 @@ def _groups(title: str, groups: Sequence[Group]) -> Table:
 
 
 def _confusions(confusions: Confusions) -> Table:
-    table = _table("most frequent errors", "times", "said", "heard")
+    table = _table("most frequent errors", "times", "reference", "hypothesis")
     both = [(count, *pair) for pair, count in confusions.substitutions.items()]
     both += [(count, word, "-") for word, count in confusions.deletions.items()]
     both += [(count, "-", word) for word, count in confusions.insertions.items()]
-    for count, said, heard in sorted(both, key=lambda each: (-each[0], each[1:]))[:_MOST_CONFUSIONS]:
-        table.add_row(str(count), Text(said), Text(heard))
+    for count, reference, hypothesis in sorted(both, key=lambda each: (-each[0], each[1:]))[:_MOST_CONFUSIONS]:
+        table.add_row(str(count), Text(reference), Text(hypothesis))
     return table
 
 
 def _worst(result: Result, width: int) -> Text:
     text = Text(f"{result.in_words}\n")
-    for row in rows_of(result, width - len("  heard  ")):
-        for label, part in (("said ", "said"), ("heard", "heard"), ("     ", "mark")):
+    for row in rows_of(result, width - len("  hypothesis  ")):
+        for label, part in (("reference ", "reference"), ("hypothesis", "hypothesis"), (" " * 10, "mark")):
             text.append(f"  {label}  ", style="dim")
             for column in row:
                 text.append(getattr(column, part), style=_STYLES[column.kind])
@@ -117,3 +115,36 @@ def _table(title: str, *columns: str) -> Table:
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
     return table
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One place of an alignment; all its parts have the same width."""
+
+    reference: str
+    hypothesis: str
+    mark: str
+    kind: str
+
+
+def rows_of(result: Result, width: int) -> Iterator[list[Column]]:
+    """The alignment of an utterance in rows of at most this width, unless a single word is wider."""
+    row: list[Column] = []
+    used = 0
+    for column in map(_column, result.alignment.edits):
+        needed = cell_len(column.reference) + 1
+        if row and used + needed > width:
+            yield row
+            row, used = [], 0
+        row.append(column)
+        used += needed
+    if row:
+        yield row
+
+
+def _column(edit: Edit) -> Column:
+    reference, hypothesis = edit.reference or "", edit.hypothesis or ""
+    width = max(cell_len(reference), cell_len(hypothesis))
+    parts = (reference or _NOTHING * width, hypothesis or _NOTHING * width, edit.mark)
+    reference, hypothesis, mark = (part + " " * (width - cell_len(part)) for part in parts)
+    return Column(reference, hypothesis, mark, edit.kind)

@@ -1,12 +1,14 @@
-"""Lengths of training as people write them: `10ep`, `2000ba`, `90min`, `0.5dur`."""
+"""Lengths of training as people write them (`10ep`, `2000ba`, `90min`, `0.5dur`), and how far a training has come."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from sonosco_like.errors import UsageError
+from sonosco_like.events.callback import AbstractCallback
+from sonosco_like.events.context import TrainerContext
 
 Unit = Literal["ep", "ba", "s", "dur"]
 _SECONDS = {"s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -44,3 +46,31 @@ class Duration:
 
     def __str__(self) -> str:
         return f"{self.value:.15g}{self.unit}"  # more digits than `g` alone: 2000000ba, not 2e+06ba
+
+
+def has_lasted(duration: Duration, context: TrainerContext) -> bool:
+    """Whether a training has lasted for a duration."""
+    share = share_done(context) if duration.unit == "dur" else 0.0
+    return duration.reached(context.epoch, context.global_step, context.seconds, share)
+
+
+def share_done(context: TrainerContext) -> float:
+    """How much of all epochs is done, from 0 to 1; in whole epochs if the number of batches is not known."""
+    batches = epoch_batches(context)
+    under_way = context.batches_done / batches if batches else 0.0
+    return float((context.epoch + under_way) / context.epochs)
+
+
+def epoch_batches(context: TrainerContext) -> int | None:
+    """The batches of an epoch of this training, if that is known: of its data, or fewer if a callback limits them."""
+    limits = [each.epoch_limit() for each in context.callbacks if isinstance(each, AbstractCallback)]
+    known = [batches_of(context.train_data_loader), *limits]
+    return min((batches for batches in known if batches is not None), default=None)
+
+
+def batches_of(loader: Any) -> int | None:
+    """The batches of an epoch, if the loader knows."""
+    try:
+        return len(loader)
+    except TypeError:
+        return None

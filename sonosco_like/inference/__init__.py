@@ -1,9 +1,7 @@
-"""Using what was trained: from a run folder and a recording to text."""
+"""Transcription with a trained recogniser: from a run folder and a recording to text."""
 
-from sonosco_like.inference.checkpoints import find_checkpoint
-from sonosco_like.inference.decoders import DecoderSettings
 from sonosco_like.inference.recogniser import TrainedRecogniser, load_recogniser
-from sonosco_like.inference.transcriber import Failure, Transcriber, load_transcriber
+from sonosco_like.inference.transcriber import DecoderSettings, Failure, Transcriber, load_transcriber
 from sonosco_like.inference.transcript import Segment, Transcript
 
 __all__ = [
@@ -13,7 +11,6 @@ __all__ = [
     "TrainedRecogniser",
     "Transcriber",
     "Transcript",
-    "find_checkpoint",
     "load_recogniser",
     "load_transcriber",
 ]

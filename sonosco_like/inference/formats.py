@@ -1,4 +1,4 @@
-"""Transcripts as text, JSON lines and subtitles, written segment by segment as they come."""
+"""Transcripts as text, JSON lines and subtitles, written segment by segment."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from sonosco_like.inference.transcript import Segment, Transcript
 from sonosco_like.records import Token
 
-_LINE, _LINES = 42, 2  # characters and lines of a subtitle, as broadcasters have them
-_LONGEST, _PAUSE, _LINGER = 6.0, 0.8, 0.5  # seconds: of a subtitle, that end one, that one stays
+_LINE, _LINES = 42, 2  # characters and lines of a subtitle, as broadcasters use
+_LONGEST, _PAUSE, _LINGER = 6.0, 0.8, 0.5  # seconds: most of a subtitle, a pause that ends it, how long it stays
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,29 +23,29 @@ class Cue:
 
 
 class TranscriptWriter:
-    """The text of one recording in one of the formats; what each call returns is to be written behind the last."""
+    """Formats the transcript of one recording piece by piece; the returned texts follow each other in the file."""
 
-    def __init__(self, kind: str, name: str, readings: bool = False) -> None:
-        self.kind, self.name, self.readings = kind, name, readings
+    def __init__(self, kind: str, name: str, n_best: bool = False) -> None:
+        self.kind, self.name, self.n_best = kind, name, n_best
         self._segments: list[Segment] = []
         self._cues = 0
 
     def begin(self) -> str:
-        """What comes before the first segment."""
+        """The text before the first segment."""
         return "WEBVTT\n\n" if self.kind == "vtt" else ""
 
     def add(self, segment: Segment) -> str:
-        """What is known with one more segment."""
+        """The text of one more segment."""
         self._segments.append(segment)
         if self.kind in ("srt", "vtt"):
             return "".join(map(self._cue, cues_of(segment.words)))
         return f"{segment.text}\n" if self.kind == "txt" and segment.words else ""
 
     def end(self) -> str:
-        """What comes behind the last segment."""
+        """The text after the last segment."""
         transcript = Transcript(self.name, tuple(self._segments))
         if self.kind == "json":
-            return json.dumps(transcript.as_dict(self.readings), ensure_ascii=False) + "\n"
+            return json.dumps(transcript.as_dict(self.n_best), ensure_ascii=False) + "\n"
         return "\n" if self.kind == "txt" and not transcript.words else ""
 
     def _cue(self, cue: Cue) -> str:
@@ -56,14 +56,14 @@ class TranscriptWriter:
         return f"{number}{_time(cue.start, mark)} --> {_time(cue.end, mark)}\n{text}\n\n"
 
 
-def render(transcript: Transcript, kind: str, readings: bool = False) -> str:
+def render(transcript: Transcript, kind: str, n_best: bool = False) -> str:
     """A whole transcript in one of the formats."""
-    writer = TranscriptWriter(kind, transcript.name, readings)
+    writer = TranscriptWriter(kind, transcript.name, n_best)
     return "".join([writer.begin(), *map(writer.add, transcript.segments), writer.end()])
 
 
 def cues_of(words: Sequence[Token]) -> Iterator[Cue]:
-    """Words as subtitles of at most two lines, which end at pauses, and do not flicker."""
+    """Words as subtitles of at most two lines, which end at pauses and stay long enough to be read."""
     groups: list[list[Token]] = []
     for word in words:
         if not groups or _is_full(groups[-1], word):

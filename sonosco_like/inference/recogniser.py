@@ -1,80 +1,74 @@
-"""A trained recogniser: from waveforms to readings, with everything it needs and nothing it was trained with."""
+"""A trained recogniser: from waveforms to hypotheses, with all it needs and nothing that only its training needed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sonosco_like.data.collate import Example, collate
+from sonosco_like.data.dataset import Example, collate
 from sonosco_like.data.features import FeatureExtractor
 from sonosco_like.data.normalization import Normalization
 from sonosco_like.data.text import TextCleaner, Tokenizer
 from sonosco_like.decoding import Decoder, default_decoder
 from sonosco_like.errors import UsageError
-from sonosco_like.inference.checkpoints import find_checkpoint
-from sonosco_like.inference.parts import read_parts
-from sonosco_like.inference.saved import SavedTrainer
+from sonosco_like.inference.saved_parts import AVERAGED, LAST, SavedParts
 from sonosco_like.models import SpeechModel
-from sonosco_like.records import Batch, Hypothesis, Output
+from sonosco_like.records import Batch, Hypothesis, Output, Prediction
+from sonosco_like.runs.checkpoints import find_checkpoint
+from sonosco_like.serialization import Saved, serializable
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """An utterance, what was said in it, and what was heard."""
-
-    id: str
-    reference: str
-    hypothesis: str
-
-
-@dataclass
+@serializable
 class TrainedRecogniser:
-    """What hears: features and normalization, model, decoder and alphabet, in the order in which they are used."""
+    """Features, normalization, model, decoder and tokenizer, in the order in which they are used.
+
+    `weights` tells which weights the model has: the `last` ones of the training, or their moving average (`averaged`).
+    `max_duration` is the length in seconds of the longest utterance in the training. `source` is the folder from which
+    it was loaded.
+    """
 
     features: FeatureExtractor
-    normalization: Normalization | None
     model: Any
     decoder: Decoder
     tokenizer: Tokenizer
+    normalization: Normalization | None = None
     cleaner: TextCleaner | None = None
-    longest: float | None = None
-    source: Path | None = None
-    weights: str = "last"
+    max_duration: float | None = None
+    weights: str = LAST
 
     def __post_init__(self) -> None:
+        self.source: Path | None = None
         if not isinstance(self.model, SpeechModel):
             raise UsageError(
                 f"{type(self.model).__name__} cannot be used to transcribe: it lacks what every model of ours has "
-                f"(encode, ctc_logits, decoder ...; see sonosco_like/models/interfaces.py)."
+                f"(encode, ctc_logits, decoder ...; see sonosco_like/models/recogniser.py)."
             )
-        self.model.eval()  # type: ignore[attr-defined]
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
         parameter: Tensor = next(self.model.parameters())
         return parameter.device
 
     @property
     def frame_seconds(self) -> float:
-        """Seconds that one encoded frame stands for."""
+        """The length of one encoded frame in seconds."""
         return float(self.features.frame_shift * self.model.frame_reduction)
 
     def batch(self, waveforms: Sequence[Tensor]) -> Batch:
-        """Waveforms `samples_N` at the rate of the features as one batch without labels."""
+        """Waveforms `samples_N` at the sample rate of the features as one batch without labels."""
         made = self.features(waveforms)
         if self.normalization is not None:
             made = [self.normalization(features_TF) for features_TF in made]
         return collate([Example("", "", 0.0, features_TF, []) for features_TF in made])
 
     @torch.no_grad()
-    def readings(self, batch: Batch) -> list[list[Hypothesis]]:
-        """What is heard in each utterance of a batch, decoded freely, the best reading first."""
+    def decode(self, batch: Batch) -> list[list[Hypothesis]]:
+        """The hypotheses of each utterance of a batch, the best one first; the decoder sees no reference text."""
         batch = batch.to(self.device)
         encoded_BSD, encoded_lengths_B = self.model.encode(batch.features_BTF, batch.feature_lengths_B)
         output = Output(encoded_BSD, encoded_lengths_B)
@@ -82,40 +76,57 @@ class TrainedRecogniser:
             output.ctc_logits_BSV = self.model.ctc_logits(encoded_BSD)
         return self.decoder.decode(output, self.tokenizer, model=self.model, frame_seconds=self.frame_seconds)
 
-    def predict(self, loader: Iterable[Batch]) -> Iterator[Heard]:
-        """What is heard in each utterance of the batches of a loader."""
+    def predict(self, loader: Iterable[Batch]) -> Iterator[Prediction]:
+        """The prediction for each utterance of the batches of a loader."""
         for batch in loader:
-            texts = [readings[0].text for readings in self.readings(batch)]
-            yield from map(Heard, batch.ids, batch.texts, texts)
+            texts = [hypotheses[0].text for hypotheses in self.decode(batch)]
+            yield from map(Prediction, batch.ids, batch.texts, texts)
 
 
 def load_recogniser(run: str | Path, device: str | torch.device | None = None) -> TrainedRecogniser:
-    """The recogniser of a run folder or a checkpoint.
+    """The recogniser of a run folder, a checkpoint, or a folder that `ExportForInference` wrote.
 
-    Only the parts that hear are built: neither the training data nor the optimizer is touched.
+    Only its own parts are built: neither the training data nor the optimizer is touched.
     """
-    saved = SavedTrainer(find_checkpoint(run))
-    parts = read_parts(saved)
-    if parts.features is None or parts.tokenizer is None:
+    recogniser = read_recogniser(Saved(find_checkpoint(run)))
+    recogniser.model.to(device_of(device)).eval()
+    return recogniser
+
+
+def read_recogniser(saved: Saved) -> TrainedRecogniser:
+    """The recogniser in a saved folder: as it was exported, or as the parts of a trainer."""
+    is_exported = saved.paths(TrainedRecogniser)[:1] == [""]
+    recogniser = saved.build(TrainedRecogniser) if is_exported else _of_trainer(SavedParts(saved))
+    recogniser.source = saved.folder
+    return recogniser
+
+
+def _of_trainer(parts: SavedParts) -> TrainedRecogniser:
+    kinds = {
+        "model": Any,
+        "features": FeatureExtractor,
+        "tokenizer": Tokenizer,
+        "decoder": Decoder,
+        "normalization": Normalization,
+        "cleaner": TextCleaner,
+        "max_duration": float,
+    }
+    found = parts.read(kinds)
+    if "features" not in found or "tokenizer" not in found:
         raise UsageError(
-            f"{saved.folder} cannot be used to transcribe: it must hold a trainer with a `model` and a data loader "
+            f"{parts.folder} cannot be used to transcribe: it must hold a trainer with a `model` and a data loader "
             f"whose `dataset` has `features` and a `tokenizer`, as AudioDataset does."
         )
-    return TrainedRecogniser(
-        features=parts.features,
-        normalization=parts.normalization,
-        model=parts.model.to(device_of(device)),
-        decoder=parts.decoder or default_decoder(parts.model),
-        tokenizer=parts.tokenizer,
-        cleaner=parts.cleaner,
-        longest=parts.max_duration,
-        source=saved.folder,
-        weights=parts.weights,
-    )
+    found.setdefault("decoder", default_decoder(found["model"]) if isinstance(found["model"], SpeechModel) else None)
+    averaged = parts.averaged_weights()
+    recogniser = TrainedRecogniser(**found, weights=AVERAGED if averaged else parts.label)
+    if averaged:
+        recogniser.model.load_state_dict(averaged)
+    return recogniser
 
 
 def device_of(name: str | torch.device | None) -> torch.device:
-    """The device of a name; without one a GPU if there is one."""
+    """The device with a name; without a name a GPU if there is one."""
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -1,24 +1,97 @@
-"""The transcriber: recordings of any kind and length in, their text out, as soon as it is known."""
+"""The transcriber: from recordings of any kind and length to transcripts, each as soon as it is known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
-from sonosco_like.decoding import Decoder
+from sonosco_like.data.sampling import BucketSampler
+from sonosco_like.decoding import (
+    AttentionBeamDecoder,
+    CTCBeamDecoder,
+    Decoder,
+    GreedyAttentionDecoder,
+    GreedyCTCDecoder,
+    NGramLanguageModel,
+    WordScores,
+)
 from sonosco_like.errors import DataError, UsageError
-from sonosco_like.inference.batching import in_batches
-from sonosco_like.inference.cutting import LONGEST, OVERLAP, Cutting, Piece
-from sonosco_like.inference.decoders import DecoderSettings
-from sonosco_like.inference.joining import join, segment_of
-from sonosco_like.inference.reading import Recording, blocks_of, recordings_of, waveform_of
+from sonosco_like.inference.audio_stream import Recording, open_recordings, read_blocks, to_waveform
 from sonosco_like.inference.recogniser import TrainedRecogniser, load_recogniser
+from sonosco_like.inference.segmenter import LONGEST, OVERLAP, Chunk, Segmenter, merge_overlaps, segment_of
 from sonosco_like.inference.transcript import Segment, Transcript
 from sonosco_like.records import Hypothesis
+
+_BEAMS: dict[type, type] = {GreedyCTCDecoder: CTCBeamDecoder, GreedyAttentionDecoder: AttentionBeamDecoder}
+
+
+@dataclass(frozen=True)
+class DecoderSettings:
+    """The settings of a decoder to change; None and empty values leave a setting as it is.
+
+    A greedy decoder gives way to the beam search of its kind where a setting needs one. `kind` chooses between the two
+    outputs of a model that has both.
+    """
+
+    kind: str | None = None
+    beam: int | None = None
+    n_best: int | None = None
+    language_model: Path | None = None
+    language_model_weight: float | None = None
+    word_bonus: float | None = None
+    hot_words: tuple[str, ...] = ()
+    hot_word_bonus: float | None = None
+    ctc_weight: float | None = None
+
+    def apply(self, decoder: Decoder, model: Any) -> Decoder:
+        """A decoder with these settings; the given one itself if nothing is to change."""
+        decoder = self._of_kind(decoder, model)
+        search = {"beam_size": self.beam, "n_best": self.n_best, "ctc_weight": self.ctc_weight}
+        changes: dict[str, Any] = {name: value for name, value in search.items() if value is not None}
+        words = self._words(getattr(decoder, "words", None))
+        if words is not None:
+            changes["words"] = words
+        if not changes:
+            return decoder
+        if type(decoder) in _BEAMS:
+            decoder = _BEAMS[type(decoder)]()
+        known = {field.name for field in dataclasses.fields(decoder)}  # type: ignore[arg-type]
+        for name in sorted(changes.keys() - known):
+            raise UsageError(f"{type(decoder).__name__} has no setting `{name}`; it has {', '.join(sorted(known))}.")
+        if "n_best" in changes and getattr(decoder, "beam_size", changes["n_best"]) < changes["n_best"]:
+            changes.setdefault("beam_size", changes["n_best"])
+        return dataclasses.replace(decoder, **changes)  # type: ignore[type-var]
+
+    def _of_kind(self, decoder: Decoder, model: Any) -> Decoder:
+        if self.kind == "ctc" and not isinstance(decoder, (GreedyCTCDecoder, CTCBeamDecoder)):
+            if not model.has_ctc:
+                raise UsageError(f"This {type(model).__name__} has no CTC output to decode.")
+            return GreedyCTCDecoder()
+        if self.kind == "attention" and not isinstance(decoder, (GreedyAttentionDecoder, AttentionBeamDecoder)):
+            if model.decoder is None:
+                raise UsageError(f"This {type(model).__name__} has no attention decoder.")
+            return GreedyAttentionDecoder()
+        return decoder
+
+    def _words(self, words: WordScores | None) -> WordScores | None:
+        language_model = NGramLanguageModel(path=self.language_model) if self.language_model else None
+        settings: dict[str, Any] = {
+            "language_model": language_model,
+            "weight": self.language_model_weight,
+            "word_bonus": self.word_bonus,
+            "hot_words": list(self.hot_words) or None,
+            "hot_word_bonus": self.hot_word_bonus,
+        }
+        given = {name: value for name, value in settings.items() if value is not None}
+        if language_model is not None:
+            language_model.load()  # a wrong path is reported now, not in the middle of a recording
+        return dataclasses.replace(words or WordScores(), **given) if given else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +103,8 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One more segment of a recording, or its end: then `segment` is None, and `failure` says if it ended badly."""
+class StreamItem:
+    """One more segment of a recording, or its end without a segment; with a `failure` it could not be read."""
 
     name: str
     segment: Segment | None = None
@@ -39,19 +112,23 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    """A piece of a recording on its way through the model; without a piece, the end of the recording."""
+class _QueuedChunk:
+    """A chunk of a recording that waits for the model; without a chunk, the end of the recording."""
 
     name: str
-    piece: Piece | None = None
+    chunk: Chunk | None = None
     failure: Failure | None = None
+
+    @property
+    def seconds(self) -> float:
+        return 0.0 if self.chunk is None else self.chunk.end - self.chunk.start
 
 
 class Transcriber:
     """Calls a recogniser for recordings: `transcriber(audio).text`.
 
-    Recordings beyond `longest` seconds are cut at pauses, where there are none into windows with `overlap` seconds in
-    common. `batch_seconds` limits what the model hears at once.
+    Recordings of more than `longest` seconds are cut at pauses, and where there are none into chunks that share
+    `overlap` seconds. `batch_seconds` limits the audio in one batch of the model.
     """
 
     def __init__(
@@ -62,18 +139,19 @@ class Transcriber:
         batch_seconds: float = 120.0,
     ) -> None:
         self.recogniser = recogniser
-        longest = longest if longest is not None else max(recogniser.longest or LONGEST, 1.0)
-        self.cutting = Cutting(longest, min(OVERLAP, longest / 3) if overlap is None else overlap)
+        recogniser.model.eval()
+        longest = longest if longest is not None else max(recogniser.max_duration or LONGEST, 1.0)
+        self.segmenter = Segmenter(longest, min(OVERLAP, longest / 3) if overlap is None else overlap)
         self.batch_seconds = batch_seconds
 
     def __call__(self, audio: Any, sample_rate: int | None = None) -> Transcript:
-        """What is said in a file, or in an array or tensor of samples, which needs its `sample_rate`."""
+        """The transcript of a file, or of an array or tensor of samples, which needs its `sample_rate`."""
         if not isinstance(audio, (str, Path)):
-            samples_N = waveform_of(audio, sample_rate, self.recogniser.features.sample_rate)
-            pieces = self.cutting.pieces([samples_N], self.recogniser.features.sample_rate)
-            work = (_Work("array", piece) for piece in pieces)
-            return next(_transcripts(self._hear([*work, _Work("array")])))  # type: ignore[return-value]
-        with recordings_of([audio]) as recordings:
+            samples_N = to_waveform(audio, sample_rate, self.recogniser.features.sample_rate)
+            chunks = self.segmenter.chunks([samples_N], self.recogniser.features.sample_rate)
+            queue = (_QueuedChunk("array", chunk) for chunk in chunks)
+            return next(_transcripts(self._recognise([*queue, _QueuedChunk("array")])))  # type: ignore[return-value]
+        with open_recordings([audio]) as recordings:
             if len(recordings) != 1:
                 raise UsageError(f"{audio} is a folder of {len(recordings)} recordings; call `transcribe` with it.")
             found = next(self.stream(recordings))
@@ -82,55 +160,56 @@ class Transcriber:
         return found
 
     def transcribe(self, audio: Iterable[str | Path]) -> list[Transcript | Failure]:
-        """What is said in many files and folders, in their order."""
-        with recordings_of(list(audio)) as recordings:
+        """The transcripts of files and folders, in their order."""
+        with open_recordings(list(audio)) as recordings:
             return list(self.stream(recordings))
 
     def stream(self, recordings: Iterable[Recording]) -> Iterator[Transcript | Failure]:
-        """What is said in each recording, as soon as all of it is known."""
+        """The transcript of each recording, as soon as it is complete."""
         return _transcripts(self.segments(recordings))
 
-    def segments(self, recordings: Iterable[Recording]) -> Iterator[Part]:
-        """What is said in each part of each recording, as soon as it is known."""
-        return self._hear(work for recording in recordings for work in self._cut(recording))
+    def segments(self, recordings: Iterable[Recording]) -> Iterator[StreamItem]:
+        """The segments of each recording, each as soon as it is known."""
+        return self._recognise(queued for recording in recordings for queued in self._cut(recording))
 
-    def _cut(self, recording: Recording) -> Iterator[_Work]:
+    def _cut(self, recording: Recording) -> Iterator[_QueuedChunk]:
         rate = self.recogniser.features.sample_rate
         failure = None
         try:
-            for piece in self.cutting.pieces(blocks_of(recording.path, rate, self.cutting.longest), rate):
-                yield _Work(recording.name, piece)
+            for chunk in self.segmenter.chunks(read_blocks(recording.path, rate, self.segmenter.longest), rate):
+                yield _QueuedChunk(recording.name, chunk)
         except DataError as error:
-            failure = Failure(recording.name, str(error).replace(str(recording.path), recording.shown))
-        yield _Work(recording.name, failure=failure)
+            failure = Failure(recording.name, str(error).replace(str(recording.path), recording.display_name))
+        yield _QueuedChunk(recording.name, failure=failure)
 
-    def _hear(self, works: Iterable[_Work]) -> Iterator[Part]:
-        """Segments in order; each is held back until it is known whether the next one overlaps with it."""
+    def _recognise(self, queue: Iterable[_QueuedChunk]) -> Iterator[StreamItem]:
+        """Segments in order; each is held back until the next chunk tells whether they overlap."""
         held: Segment | None = None
-        for work, readings in in_batches(works, _seconds, self._readings, self.batch_seconds):
-            if work.piece is None:
+        for queued, hypotheses in in_batches(queue, lambda each: each.seconds, self._decode, self.batch_seconds):
+            if queued.chunk is None:
                 if held is not None:
-                    yield Part(work.name, held)
+                    yield StreamItem(queued.name, held)
                 held = None
-                yield Part(work.name, failure=work.failure)
+                yield StreamItem(queued.name, failure=queued.failure)
                 continue
-            segment = segment_of(work.piece, readings)
+            segment = segment_of(queued.chunk, hypotheses)
             if held is not None:
-                if work.piece.overlaps:
-                    held, segment = join(held, segment)
-                yield Part(work.name, held)
+                if queued.chunk.overlaps:
+                    held, segment = merge_overlaps(held, segment)
+                yield StreamItem(queued.name, held)
             held = segment
 
-    def _readings(self, works: list[_Work]) -> list[list[Hypothesis]]:
-        audible = {index: work.piece for index, work in enumerate(works) if work.piece and not work.piece.is_silent}
-        heard = dict(zip(audible, self._hear_batch(list(audible.values())), strict=True))
-        return [heard.get(index, []) for index in range(len(works))]
-
-    def _hear_batch(self, pieces: list[Piece]) -> list[list[Hypothesis]]:
-        if not pieces:
-            return []
-        batch = self.recogniser.batch([torch.from_numpy(piece.samples_N) for piece in pieces])
-        return self.recogniser.readings(batch)
+    def _decode(self, queue: list[_QueuedChunk]) -> list[list[Hypothesis]]:
+        """The hypotheses of each chunk; none for silent chunks, which the model does not get."""
+        audible = [index for index, each in enumerate(queue) if each.chunk is not None and not each.chunk.is_silent]
+        found: list[list[Hypothesis]] = [[] for _ in queue]
+        if audible:
+            waveforms = [torch.from_numpy(queue[index].chunk.samples_N) for index in audible]  # type: ignore[union-attr]
+            for index, hypotheses in zip(
+                audible, self.recogniser.decode(self.recogniser.batch(waveforms)), strict=True
+            ):
+                found[index] = hypotheses
+        return found
 
 
 def load_transcriber(
@@ -140,7 +219,7 @@ def load_transcriber(
     longest: float | None = None,
     overlap: float | None = None,
 ) -> Transcriber:
-    """A transcriber from a run folder or a checkpoint; what it does not take from there is given here.
+    """A transcriber from a run folder or a checkpoint; the other arguments replace the settings of the run.
 
     transcriber = load_transcriber("runs/digits")
     print(transcriber("call.mp3").text)
@@ -149,19 +228,59 @@ def load_transcriber(
     if isinstance(decoder, DecoderSettings):
         decoder = decoder.apply(recogniser.decoder, recogniser.model)
     if decoder is not None:
-        recogniser = replace(recogniser, decoder=decoder)
+        recogniser.decoder = decoder
     return Transcriber(recogniser, longest, overlap)
 
 
-def _seconds(work: _Work) -> float:
-    return 0.0 if work.piece is None else work.piece.end - work.piece.start
-
-
-def _transcripts(parts: Iterable[Part]) -> Iterator[Transcript | Failure]:
+def _transcripts(items: Iterable[StreamItem]) -> Iterator[Transcript | Failure]:
     segments: list[Segment] = []
-    for each in parts:
+    for each in items:
         if each.segment is not None:
             segments.append(each.segment)
             continue
         yield each.failure or Transcript(each.name, tuple(segments))
         segments = []
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+_MOST_IN_BATCH = 64
+_BATCHES_IN_ROUND = 8
+_FILLED = 0.9  # of a batch by the first round: the rest is for padding
+
+
+def in_batches(
+    items: Iterable[T],
+    seconds_of: Callable[[T], float],
+    work: Callable[[list[T]], list[R]],
+    batch_seconds: float,
+) -> Iterator[tuple[T, R]]:
+    """Each item with what `work` makes of it.
+
+    Items are gathered in rounds, sorted by length within a round, and worked on in batches of up to `batch_seconds`
+    with padding. The first round is a single batch, so that the first result is not long in coming.
+    """
+    gathered: list[T] = []
+    seconds, limit = 0.0, _FILLED * batch_seconds
+    for item in items:
+        gathered.append(item)
+        seconds += seconds_of(item)
+        if seconds >= limit:
+            yield from _round(gathered, seconds_of, work, batch_seconds)
+            gathered, seconds, limit = [], 0.0, min(4 * limit, _BATCHES_IN_ROUND * batch_seconds)
+    yield from _round(gathered, seconds_of, work, batch_seconds)
+
+
+def _round(
+    items: list[T], seconds_of: Callable[[T], float], work: Callable[[list[T]], list[R]], batch_seconds: float
+) -> Iterator[tuple[T, R]]:
+    if not items:
+        return
+    lengths = np.array([seconds_of(item) for item in items])
+    limit = max(batch_seconds, float(lengths.max()))
+    plan = BucketSampler(batch_seconds=limit, batch_size=_MOST_IN_BATCH, shuffle=False).plan(lengths, 0, 0)
+    results: dict[int, R] = {}
+    for number in range(len(plan)):
+        indices = plan[number].tolist()
+        results.update(zip(indices, work([items[index] for index in indices]), strict=True))
+    yield from ((item, results[index]) for index, item in enumerate(items))

@@ -1,16 +1,16 @@
-"""What a metric is: a function of one judged batch that returns sums, and says which way is up.
+"""A metric is a function of one decoded batch that returns sums, and declares whether lower values are better.
 
     @metric(lower_is_better=True, over="reference words", needs=("hypotheses",))
-    def word_error_rate(judged: Judged) -> Sums: ...
+    def word_error_rate(decoded: DecodedBatch) -> Sums: ...
 
-The direction is declared, never guessed from a name, and so is what the metric must see: free decoding costs far more
-than the forward pass, so it is done only for a metric that asks for it.
+The direction is declared, never guessed from a name. The metric also declares which texts it needs: free decoding costs
+far more than the forward pass, so it is done only for metrics that need it.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -18,7 +18,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from torch import Tensor
 
 from sonosco_like.errors import UsageError
-from sonosco_like.metrics.examples import examples_in, rows_of, targets_in
 from sonosco_like.metrics.running import Sums
 from sonosco_like.records import Batch, Hypothesis, Output
 from sonosco_like.serialization import serializable
@@ -29,53 +28,53 @@ _ATTRIBUTE = "metric_description"
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A batch, what the model made of it, and the texts that were read from that, as far as they were asked for."""
+class DecodedBatch:
+    """A batch, the output of the model, and the decoded texts, as far as a metric or a callback needs them."""
 
     batch: Batch
     output: Output
     hypothesis_texts: Sequence[str] | None = None
     teacher_forced_texts: Sequence[str] | None = None
-    readings: Sequence[Hypothesis] | None = None  # behind the hypotheses: tokens with their times and scores
-    predicted: Any = None  # what an overridden `predict_batch` made of the output
+    hypotheses_with_times: Sequence[Hypothesis] | None = None  # the same texts with scores, tokens and words
+    predicted: Any = None  # the result of an overridden `predict_batch`
 
     @property
     def predictions(self) -> Any:
-        """What `predict_batch` made of the output of any model; the output itself, if nobody overrides it."""
+        """The result of an overridden `predict_batch`; the output itself, if it is not overridden."""
         return self.output if self.predicted is None else self.predicted
 
     @property
     def examples(self) -> tuple[list[Any], list[Any]]:
-        """The predictions one by one, and their targets; a batch that cannot be divided is one example."""
+        """The predictions of each example and their targets; a batch that cannot be divided is one example."""
         count = examples_in(self.batch)
         made, targets = rows_of(self.predictions, count), rows_of(targets_in(self.batch), count)
         return ([self.predictions], [targets_in(self.batch)]) if made is None else (made, targets or [None] * count)
 
     @property
     def references(self) -> Sequence[str]:
-        """What was said."""
+        """The reference texts."""
         return self.batch.texts
 
     @property
     def hypotheses(self) -> Sequence[str]:
-        """What a decoder heard on its own, without having seen the reference."""
-        return _asked_for(self.hypothesis_texts, "hypotheses")
+        """The texts that the decoder found without seeing the references."""
+        return _require_decoded(self.hypothesis_texts, "hypotheses")
 
     @property
     def teacher_forced(self) -> Sequence[str]:
-        """What the attention decoder writes when each of its steps is told the right beginning: not a recognition."""
-        return _asked_for(self.teacher_forced_texts, "teacher_forced")
+        """The texts of the attention decoder if each step is given the reference so far; this is not recognition."""
+        return _require_decoded(self.teacher_forced_texts, "teacher_forced")
 
 
-Metric: TypeAlias = Callable[[Judged], Sums | Tensor | float]
+Metric: TypeAlias = Callable[[DecodedBatch], Sums | Tensor | float]
 
 
 @dataclass(frozen=True, slots=True)
 class MetricDescription:
-    """What is known of a metric before it is computed.
+    """What a metric declares.
 
-    `over` says what the average is taken over: all of those in an epoch weigh the same, whatever batch or process they
-    were in.
+    `over` names what the average is taken over: each of those has the same weight in an epoch, whatever its batch or
+    process.
     """
 
     name: str
@@ -87,8 +86,8 @@ class MetricDescription:
 def metric(*, lower_is_better: bool, over: str, needs: Iterable[Need] = ()) -> Callable[[F], F]:
     """Register a function, or a class whose objects are called, as a metric that configs can name.
 
-    The measure has the name of the function or class; an object with a text `name` has that one. A metric returns
-    `Sums`, or a plain number, which is taken for the mean over the examples of the batch.
+    The measure has the name of the function or class, or of the object's text attribute `name`. A metric returns
+    `Sums`, or a plain number, which counts as the mean over the examples of the batch.
     """
 
     def declare(target: F) -> F:
@@ -100,8 +99,8 @@ def metric(*, lower_is_better: bool, over: str, needs: Iterable[Need] = ()) -> C
     return declare
 
 
-def describe(target: Any) -> MetricDescription:
-    """The description of a metric, also of one with some of its arguments given."""
+def description_of(target: Any) -> MetricDescription:
+    """The description of a metric, also of a `functools.partial` of one."""
     while isinstance(target, functools.partial):
         target = target.func
     description = getattr(target, _ATTRIBUTE, None)
@@ -115,45 +114,82 @@ def describe(target: Any) -> MetricDescription:
     if not isinstance(description, MetricDescription):
         name = getattr(target, "__name__", type(target).__name__)
         raise UsageError(
-            f"`{name}` is not a metric: nobody said whether a lower value of it is better. "
+            f"`{name}` is not a metric: it does not declare whether lower values are better. "
             f"Decorate it with @metric(lower_is_better=..., over=...)."
         )
     return description
 
 
 def needs_of(metrics: Iterable[Metric]) -> frozenset[Need]:
-    """What has to be decoded so that all these metrics can be computed."""
-    return frozenset(need for each in metrics for need in describe(each).needs)
+    """The texts that must be decoded for these metrics."""
+    return frozenset(need for each in metrics for need in description_of(each).needs)
 
 
-def measure(metrics: Iterable[Metric], judged: Judged) -> dict[str, Sums]:
+def measure(metrics: Iterable[Metric], decoded: DecodedBatch) -> dict[str, Sums]:
     """The sums of every metric on one batch, by name."""
     found = {}
     for each in metrics:
-        name, returned = describe(each).name, each(judged)
-        found[name] = returned if type(returned) is Sums else _as_sums(name, returned, judged)
+        name, returned = description_of(each).name, each(decoded)
+        found[name] = returned if type(returned) is Sums else _as_sums(name, returned, decoded)
     return found
 
 
-def _as_sums(name: str, returned: Any, judged: Judged) -> Sums:
-    """A plain number as the mean over the examples of a batch."""
+def _as_sums(name: str, returned: Any, decoded: DecodedBatch) -> Sums:
+    """The sums of a plain number, which is the mean over the examples of a batch."""
     is_number = isinstance(returned, Real) or (isinstance(returned, Tensor) and returned.numel() == 1)
     if not is_number:
         came = (
             f"a tensor of {tuple(returned.shape)}" if isinstance(returned, Tensor) else f"a {type(returned).__name__}"
         )
         raise UsageError(
-            f"The metric `{name}` returned {came}. A metric returns Sums(total, weight), or a number, which is taken "
-            f"for the mean over the examples of the batch."
+            f"The metric `{name}` returned {came}. A metric returns Sums(total, weight), or a number, which counts as "
+            f"the mean over the examples of the batch."
         )
     mean = returned.detach().reshape(()) if isinstance(returned, Tensor) else float(returned)
-    return Sums.of_mean(mean, float(examples_in(judged.batch)))
+    return Sums.of_mean(mean, float(examples_in(decoded.batch)))
 
 
-def _asked_for(texts: Sequence[str] | None, need: Need) -> Sequence[str]:
+def _require_decoded(texts: Sequence[str] | None, need: Need) -> Sequence[str]:
     if texts is None:
         raise UsageError(
             f"A metric reads `{need}`, but nothing was decoded for it. "
             f"Declare it where the metric is defined: @metric(..., needs=({need!r},))."
         )
     return texts
+
+
+def examples_in(batch: Any) -> int:
+    """The number of examples in a batch: the length of its first tensor, or of the batch if it has none."""
+    first = _first_tensor(batch)
+    if first is not None:
+        return len(first) if first.dim() else 1
+    return len(batch) if hasattr(batch, "__len__") and not isinstance(batch, (list, tuple, Mapping)) else 1
+
+
+def targets_in(batch: Any) -> Any:
+    """The targets of a batch: the last of its parts, or the batch itself."""
+    return batch[-1] if isinstance(batch, (list, tuple)) and batch else batch
+
+
+def rows_of(value: Any, count: int) -> list[Any] | None:
+    """The parts of `value` that belong to each of `count` examples, on the CPU; None if it cannot be divided so."""
+    if isinstance(value, Tensor):
+        return list(value.detach().cpu()) if value.dim() and len(value) == count else None
+    if isinstance(value, Mapping):
+        parts = {key: rows_of(part, count) for key, part in value.items()}
+        if not parts or any(part is None for part in parts.values()):
+            return None
+        return [{key: part[row] for key, part in parts.items() if part is not None} for row in range(count)]
+    if isinstance(value, (list, tuple)):
+        columns = [rows_of(part, count) for part in value]
+        if value and all(column is not None for column in columns):
+            return [tuple(column[row] for column in columns if column is not None) for row in range(count)]
+        return list(value) if len(value) == count else None
+    return None
+
+
+def _first_tensor(part: Any) -> Tensor | None:
+    if isinstance(part, Tensor):
+        return part
+    parts = part.values() if isinstance(part, Mapping) else part if isinstance(part, (list, tuple)) else ()
+    return next((found for each in parts if (found := _first_tensor(each)) is not None), None)

@@ -1,4 +1,4 @@
-"""Averages that grow batch by batch and are, at every moment, those of all batches so far taken at once."""
+"""Running averages, which at every moment are exactly the averages over all batches so far."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _TOTAL, _WEIGHT = "total", "weight"
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """An average that has not been divided yet, so that it can be added up over batches, processes and epochs.
+    """An average before its division, so that it can be added up over batches, processes and epochs.
 
-    `total / weight` is the average; `parts` are further totals worth knowing, such as the substitutions among the
-    errors. Each is a number or a 0-dimensional tensor, which then stays on its device.
+    `total / weight` is the average; `parts` are further totals, such as the substitutions among the errors. Each is a
+    number or a 0-dimensional tensor, which stays on its device.
     """
 
     total: Number
@@ -29,13 +29,13 @@ class Sums:
 
     @classmethod
     def of_mean(cls, mean: Number, weight: Number) -> Sums:
-        """The sums behind an average that was already divided by its weight, such as a loss."""
-        return cls(_wide(mean) * _wide(weight), weight)
+        """The sums of an average that was already divided by its weight, such as a loss."""
+        return cls(_widen(mean) * _widen(weight), weight)
 
     @property
     def value(self) -> float:
-        """The average; over nothing at all it is the total, as `ErrorCounts.rate` explains."""
-        return float(_wide(self.total)) / (float(_wide(self.weight)) or 1.0)
+        """The average; without any weight it is the total, as `ErrorCounts.rate` explains."""
+        return float(_widen(self.total)) / (float(_widen(self.weight)) or 1.0)
 
     def flat(self) -> dict[str, Number]:
         """Every sum by its name."""
@@ -43,7 +43,7 @@ class Sums:
 
 
 class RunningMeasures(Mapping[str, float]):
-    """Averages by name: sums on the device while they grow, plain numbers to whoever reads them.
+    """Averages by name: sums on the device while they grow, plain numbers when they are read.
 
     Reading copies all sums to the host at once, and waits for the device; adding never does.
     """
@@ -53,8 +53,8 @@ class RunningMeasures(Mapping[str, float]):
         self._read: dict[str, dict[str, float]] | None = None
 
     def add(self, name: str, sums: Sums) -> None:
-        """Take one more batch into the average."""
-        new = {part: _wide(value) for part, value in sums.flat().items()}
+        """Add a batch to an average."""
+        new = {part: _widen(value) for part, value in sums.flat().items()}
         old = self._sums.setdefault(name, dict.fromkeys(new, 0.0))
         if old.keys() != new.keys():
             raise UsageError(
@@ -65,17 +65,17 @@ class RunningMeasures(Mapping[str, float]):
         self._read = None
 
     def add_mean(self, name: str, mean: Number, weight: Number) -> None:
-        """Take one more batch into the average, given its own average and what that is weighted by."""
+        """Add a batch to an average, given its own average and the weight of that."""
         old = self._sums.get(name)
         if old is None or len(old) > 2:
             self.add(name, Sums.of_mean(mean, weight))
             return
-        weight = _wide(weight)  # the same sums, without the detour: this is done in every step
-        self._sums[name] = {_TOTAL: old[_TOTAL] + _wide(mean) * weight, _WEIGHT: old[_WEIGHT] + weight}
+        weight = _widen(weight)  # the same sums as in `add`, but quicker: this is called in every step
+        self._sums[name] = {_TOTAL: old[_TOTAL] + _widen(mean) * weight, _WEIGHT: old[_WEIGHT] + weight}
         self._read = None
 
     def merge(self, other: RunningMeasures) -> None:
-        """Take in what another process, or another part of the epoch, has added up."""
+        """Add the sums of another process, or of another part of the epoch."""
         for name, sums in other._sums.items():
             self.add(name, _as_sums(sums))
 
@@ -86,15 +86,15 @@ class RunningMeasures(Mapping[str, float]):
         """
         places = [(name, part) for name in sorted(self._sums) for part in sorted(self._sums[name])]
         sums = torch.tensor([float(self._sums[name][part]) for name, part in places], dtype=torch.float64)
-        sums = sums.to(device, _widest(torch.device(device)))
+        sums = sums.to(device, _widest_type(torch.device(device)))
         reduce(sums)
         for (name, part), value in zip(places, sums.tolist(), strict=True):
             self._sums[name][part] = value
         self._read = None
 
     def remember_state(self) -> Callable[[], None]:
-        """A function that goes back to the sums of now; neither this nor that waits for the device."""
-        sums = dict(self._sums)  # adding replaces what is in it
+        """A function that restores the current sums; neither this call nor the function waits for the device."""
+        sums = dict(self._sums)  # adding replaces its values
 
         def restore() -> None:
             self._sums, self._read = dict(sums), None
@@ -106,7 +106,7 @@ class RunningMeasures(Mapping[str, float]):
         return {part: value for part, value in self._numbers()[name].items() if part not in (_TOTAL, _WEIGHT)}
 
     def weight(self, name: str) -> float:
-        """What the average was taken over so far: words, tokens, utterances."""
+        """The weight of an average so far: the number of words, tokens or utterances."""
         return self._numbers()[name][_WEIGHT]
 
     def clear(self) -> None:
@@ -150,12 +150,12 @@ def _as_sums(flat: Mapping[str, Number]) -> Sums:
     return Sums(flat[_TOTAL], flat[_WEIGHT], parts)
 
 
-def _wide(value: Number) -> Number:
-    """The value with room for sums over millions of batches, cut off from the graph that computed it."""
-    return value.detach().to(_widest(value.device)) if isinstance(value, Tensor) else value
+def _widen(value: Number) -> Number:
+    """The value in a precision for sums over millions of batches, detached from its graph."""
+    return value.detach().to(_widest_type(value.device)) if isinstance(value, Tensor) else value
 
 
-def _widest(device: torch.device) -> torch.dtype:
+def _widest_type(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 

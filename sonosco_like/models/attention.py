@@ -1,39 +1,87 @@
-"""Attention of a decoder that asks one question at a time."""
+"""Attention over the encoded frames: the memory it reads, its scores, and a window that guides it at first.
+
+Shape suffixes as in `records`; here also N rows of a search, A size of a key, E size of a value, Q size of a query,
+K distances in frames, C channels, M = N * H.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from sonosco_like.errors import UsageError
-from sonosco_like.models.memory import Memory, split_heads
 from sonosco_like.serialization import serializable
+from sonosco_like.tensors import length_mask
 
-FLOOR = 1e-6  # of what may be expected: content can still call attention anywhere
+LEAST_PRIOR = 1e-6  # of every frame, so that its content can still attract attention
 
 
-def steps_ahead(pace: float) -> Tensor:
-    """Probabilities_K of moving ahead by 0, 1, ... frames: a negative binomial of order two with mean `pace`."""
-    ratio = pace / (pace + 2)
-    distance_K = torch.arange(math.ceil(8 * pace) + 1)
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The encoded frames of each row of a search, prepared once for all steps.
+
+    ```
+    keys_NHSA    compared with queries
+    values_NHSE  read where the keys match
+    mask_NS      true on real frames
+    utterance_N  the utterance that each row belongs to
+    ```
+    """
+
+    keys_NHSA: Tensor
+    values_NHSE: Tensor
+    mask_NS: Tensor
+    utterance_N: Tensor
+
+    @classmethod
+    def of_utterances(cls, keys_BHSA: Tensor, values_BHSE: Tensor, lengths_B: Tensor) -> Memory:
+        """One row per utterance."""
+        batch, _, frames, _ = keys_BHSA.shape
+        rows_B = torch.arange(batch, device=keys_BHSA.device)
+        return cls(keys_BHSA, values_BHSE, length_mask(lengths_B, frames), rows_B)
+
+    def select(self, index_N: Tensor) -> Memory:
+        """The rows of `index_N`; beams that change places within an utterance cost nothing: their frames are equal."""
+        utterance_N = self.utterance_N[index_N]
+        if torch.equal(utterance_N, self.utterance_N):
+            return self
+        return Memory(self.keys_NHSA[index_N], self.values_NHSE[index_N], self.mask_NS[index_N], utterance_N)
+
+    def masked_softmax(self, scores_NHxS: Tensor) -> Tensor:
+        """Weights over real frames; scores are (N, H, S) or (N, H, U, S)."""
+        mask = self.mask_NS[:, None, None] if scores_NHxS.dim() == 4 else self.mask_NS[:, None]
+        return scores_NHxS.float().masked_fill(~mask, float("-inf")).softmax(-1)
+
+
+def split_heads(frames_BSD: Tensor, heads: int) -> Tensor:
+    """frames_BHSA: the part of each frame that belongs to each head."""
+    batch, frames, size = frames_BSD.shape
+    return frames_BSD.view(batch, frames, heads, size // heads).transpose(1, 2)
+
+
+def advance_probabilities(frames_per_label: float) -> Tensor:
+    """Probabilities_K of an advance by 0, 1, ... frames: a negative binomial of order two with this mean."""
+    ratio = frames_per_label / (frames_per_label + 2)
+    distance_K = torch.arange(math.ceil(8 * frames_per_label) + 1)
     weights_K = (distance_K + 1) * ratio**distance_K
     return weights_K / weights_K.sum()
 
 
-@serializable
+@serializable(version=2)
 class Attention(nn.Module):
-    """Where to look, given what the decoder has in mind.
+    """Attention of a decoder that makes one query at a time.
 
     `dot`: <phi(s), psi(h)> (Chan et al. 2015), with tanh layers phi and psi. `mlp`: v' tanh(W s + V h) (Bahdanau et al.
     2014). `location`: `mlp` plus features of the weights of the step before, from a convolution over time (Chorowski
-    et al. 2015), which lets it move on from where it was. Each of several heads reads its own projection of the frames.
+    et al. 2015), which lets attention move on from where it was. Each head reads its own projection of the frames.
 
-    With a `pace`, attention expects to move ahead by about so many encoded frames per label: the logarithm of the last
-    weights, carried forward by a fixed filter, is added to the scores (Battenberg et al. 2020, arXiv 1910.10288). It
-    then walks through an utterance from the first batch on, and only has to learn where to stop.
+    With `frames_per_label`, attention expects to advance by about that many encoded frames per label: the logarithm of
+    the last weights, moved forward by a fixed filter, is added to the scores (Battenberg et al. 2020, arXiv
+    1910.10288). Attention then walks through an utterance from the first batch on, and only learns where to stop.
     """
 
     kind: Literal["dot", "mlp", "location"] = "dot"
@@ -41,19 +89,22 @@ class Attention(nn.Module):
     heads: int = 1
     location_channels: int = 10
     location_kernel: int = 31
-    pace: float | None = None
+    frames_per_label: float | None = None
+
+    @staticmethod
+    def upgrade(version: int, fields: dict[str, Any]) -> dict[str, Any]:
+        """Version 1 called `frames_per_label` `pace`."""
+        return {"frames_per_label" if name == "pace" else name: value for name, value in fields.items()}
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be divided among the heads."""
         if self.heads < 1 or self.size % self.heads:
             raise UsageError(f"`size` must be a multiple of `heads`, got size {self.size} and {self.heads} heads.")
         if self.location_kernel % 2 == 0:
             raise UsageError(f"`location_kernel` must be odd, so that it has a middle, got {self.location_kernel}.")
-        if self.pace is not None and self.pace <= 0:
-            raise UsageError(f"`pace` must be more than 0 frames per label, or null, got {self.pace}.")
+        if self.frames_per_label is not None and self.frames_per_label <= 0:
+            raise UsageError(f"`frames_per_label` must be more than 0, or null, got {self.frames_per_label}.")
 
     def build(self, query_size: int, encoded_size: int) -> None:
-        """Make the layers."""
         if encoded_size % self.heads:
             raise UsageError(f"{encoded_size} encoded values cannot be divided among {self.heads} heads.")
         self.query = nn.Linear(query_size, self.size)
@@ -66,52 +117,72 @@ class Attention(nn.Module):
             padding = self.location_kernel // 2
             self.locate = nn.Conv1d(1, self.location_channels, self.location_kernel, padding=padding, bias=False)
             self.location = nn.Linear(self.location_channels, head_size, bias=False)
-        if self.pace is not None:
-            self.register_buffer("steps_ahead", steps_ahead(self.pace), persistent=False)
+        if self.frames_per_label is not None:
+            self.register_buffer("advance_K", advance_probabilities(self.frames_per_label), persistent=False)
 
-    def remember(self, encoded_BSD: Tensor, encoded_lengths_B: Tensor) -> Memory:
-        """Prepare the encoded frames for all questions to come."""
+    def make_memory(self, encoded_BSD: Tensor, encoded_lengths_B: Tensor) -> Memory:
+        """Prepare the encoded frames for the queries of all steps."""
         keys_BSA = self.key(encoded_BSD)
         if self.kind == "dot":
             keys_BSA = keys_BSA.tanh()
-        values_BSD = self.value(encoded_BSD)
-        return Memory.of(split_heads(keys_BSA, self.heads), split_heads(values_BSD, self.heads), encoded_lengths_B)
+        keys_BHSA = split_heads(keys_BSA, self.heads)
+        return Memory.of_utterances(keys_BHSA, split_heads(self.value(encoded_BSD), self.heads), encoded_lengths_B)
 
     def first_weights(self, memory: Memory) -> Tensor:
-        """Where a decoder that has not looked yet is taken to have looked: everywhere, or with a pace, at the start."""
+        """The weights_NHS "before" the first step: even; with `frames_per_label` all on the first frame."""
         weights_NS = memory.mask_NS.float() / memory.mask_NS.sum(1, keepdim=True)
-        if self.pace is not None:
+        if self.frames_per_label is not None:
             weights_NS = nn.functional.one_hot(torch.zeros_like(memory.utterance_N), weights_NS.shape[1]).float()
         return weights_NS[:, None].expand(-1, self.heads, -1)
 
     def forward(
         self, query_NQ: Tensor, memory: Memory, last_weights_NHS: Tensor, window_NS: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """(context_ND, weights_NHS): what was read, and where; a window is added to the scores."""
+        """(context_ND, weights_NHS): the mean of the values, and its weights; `window_NS` is added to the scores."""
         query_NHA = self.query(query_NQ).view(query_NQ.shape[0], self.heads, -1)
         scores_NHS = self._scores(query_NHA, memory, last_weights_NHS)
         if window_NS is not None:
             scores_NHS = scores_NHS + window_NS[:, None]
-        if self.pace is not None:
-            scores_NHS = scores_NHS + self._expected(last_weights_NHS)
+        if self.frames_per_label is not None:
+            scores_NHS = scores_NHS + self._log_prior(last_weights_NHS)
         weights_NHS = memory.masked_softmax(scores_NHS)
         context_NHE = torch.matmul(weights_NHS[:, :, None].to(memory.values_NHSE.dtype), memory.values_NHSE)
         return context_NHE.flatten(1), weights_NHS
 
-    def _expected(self, last_weights_NHS: Tensor) -> Tensor:
-        """Logarithm of where the last weights have moved to at the expected pace."""
-        filter_11K = self.get_buffer("steps_ahead").flip(0)[None, None]
+    def _log_prior(self, last_weights_NHS: Tensor) -> Tensor:
+        """Logarithm of the last weights after the expected advance."""
+        filter_11K = self.get_buffer("advance_K").flip(0)[None, None]
         padded_M1S = nn.functional.pad(last_weights_NHS.flatten(0, 1)[:, None], (filter_11K.shape[2] - 1, 0))
         moved_M1S = nn.functional.conv1d(padded_M1S, filter_11K)
-        return moved_M1S.view_as(last_weights_NHS).clamp(min=FLOOR).log()
+        return moved_M1S.view_as(last_weights_NHS).clamp(min=LEAST_PRIOR).log()
 
     def _scores(self, query_NHA: Tensor, memory: Memory, last_weights_NHS: Tensor) -> Tensor:
         if self.kind == "dot":
-            question_NHA = query_NHA.tanh() * query_NHA.shape[2] ** -0.5
-            return torch.matmul(memory.keys_NHSA, question_NHA[..., None])[..., 0]
+            scaled_NHA = query_NHA.tanh() * query_NHA.shape[2] ** -0.5
+            return torch.matmul(memory.keys_NHSA, scaled_NHA[..., None])[..., 0]
         hidden_NHSA = memory.keys_NHSA + query_NHA[:, :, None]
         if self.kind == "location":
             last_M1S = last_weights_NHS.flatten(0, 1)[:, None]
             located_MSC = self.locate(last_M1S).transpose(1, 2)
-            hidden_NHSA += self.location(located_MSC).view_as(hidden_NHSA)  # in place: memory is what this costs
+            hidden_NHSA += self.location(located_MSC).view_as(hidden_NHSA)  # in place, because it is large
         return (hidden_NHSA.tanh_() * self.energy[:, None]).sum(-1)
+
+
+def check_window_sigma(sigma: float | None) -> None:
+    """Refuse a width that is not above zero."""
+    if sigma is not None and sigma <= 0:
+        raise UsageError(f"`window_sigma` must be more than 0, or null for no window, got {sigma}.")
+
+
+def soft_window(encoded_lengths_B: Tensor, label_lengths_B: Tensor, size: tuple[int, int], sigma: float) -> Tensor:
+    """A bias_BUS of `size` (U, S) to add to attention scores: -(s - centre)^2 / (2 sigma^2).
+
+    Soft window pre-training (Hannun et al. 2019, section 2.4) draws attention to the diagonal: the centre of position u
+    is where u would be if all labels, and END, took the same time. The bias makes a Gaussian peak around the centre.
+    Each utterance has its own lengths, so padding has no influence.
+    """
+    positions_U = torch.arange(size[0], device=label_lengths_B.device)
+    frames_per_label_B = encoded_lengths_B / (label_lengths_B + 1)
+    centre_BU = (positions_U + 0.5) * frames_per_label_B[:, None] - 0.5
+    distance_BUS = torch.arange(size[1], device=label_lengths_B.device) - centre_BU[:, :, None]
+    return -distance_BUS.square() / (2 * sigma**2)

@@ -1,4 +1,7 @@
-"""Deep Speech 2 (Amodei et al. 2015, arXiv 1512.02595): 2-D convolutions, recurrent layers, CTC."""
+"""Deep Speech 2 (Amodei et al. 2015, arXiv 1512.02595): 2-D convolutions, recurrent layers, CTC.
+
+Shape suffixes as in `records`; here also C channels.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from dataclasses import field
 from torch import Tensor, nn
 
 from sonosco_like.errors import UsageError
-from sonosco_like.models.masking import length_mask, reduced_lengths, zero_padding
 from sonosco_like.models.normalization import MaskedBatchNorm
-from sonosco_like.models.parts import Encoder, Recogniser
+from sonosco_like.models.recogniser import Encoder, Recogniser
 from sonosco_like.models.recurrent import Bidirectional, Cell, LookAhead, Recurrent
 from sonosco_like.serialization import serializable
+from sonosco_like.tensors import length_mask, reduced_lengths, zero_padding
 
 CLIP = 20.0
 
@@ -28,12 +31,11 @@ class SpectrogramConvolution(nn.Module):
     frequency_stride: int = 2
 
     def __post_init__(self) -> None:
-        """Refuse even kernels: only odd ones keep an utterance's length independent of its padding."""
+        # Only odd kernels keep an utterance's length independent of its padding.
         if self.time_kernel % 2 == 0 or self.frequency_kernel % 2 == 0:
             raise UsageError(f"Kernel sizes must be odd, got {self.time_kernel} and {self.frequency_kernel}.")
 
     def build(self, input_channels: int) -> None:
-        """Make the layers."""
         kernel = (self.time_kernel, self.frequency_kernel)
         self.convolution = nn.Conv2d(
             input_channels, self.channels, kernel, (self.time_stride, self.frequency_stride),
@@ -42,11 +44,11 @@ class SpectrogramConvolution(nn.Module):
         self.norm = MaskedBatchNorm(self.channels)
 
     def output_frequencies(self, frequencies: int) -> int:
-        """Frequency bins left of so many."""
+        """How many frequency bins the convolution leaves of this number."""
         return -(-frequencies // self.frequency_stride)
 
     def forward(self, maps_BCTF: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The new maps, zero beyond their lengths, and the lengths."""
+        """(maps_BCTF, lengths_B) after the convolution, with zeros in the padding."""
         lengths_B = reduced_lengths(lengths_B, self.time_stride)
         maps_BCTF = self.norm(self.convolution(maps_BCTF), lengths_B).clamp(0.0, CLIP)
         padding_BT = ~length_mask(lengths_B, maps_BCTF.shape[2])
@@ -87,7 +89,6 @@ class DeepSpeech2Encoder(Encoder):
         return self.hidden_size
 
     def build(self, features: int) -> None:
-        """Make the layers."""
         channels = 1
         for layer in self.convolutions:
             layer.build(channels)
@@ -104,7 +105,6 @@ class DeepSpeech2Encoder(Encoder):
         return Recurrent(self.cell, input_size, self.hidden_size, self.batch_norm)
 
     def forward(self, features_BTF: Tensor, feature_lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        """(encoded_BSD, encoded_lengths_B), padding zeroed."""
         maps_BCTF, lengths_B = zero_padding(features_BTF, feature_lengths_B)[:, None], feature_lengths_B
         for layer in self.convolutional:
             maps_BCTF, lengths_B = layer(maps_BCTF, lengths_B)

@@ -1,4 +1,7 @@
-"""Batch normalisation that counts real frames only, so that padding has no say in what a model learns."""
+"""Batch normalisation over real frames only, so that padding has no influence on what a model learns.
+
+Shape suffixes as in `records`; here also C channels.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from sonosco_like.models.masking import length_mask
+from sonosco_like.tensors import length_mask
 
 EPSILON, MOMENTUM = 1e-5, 0.1
 
 
 class _SumOfProcesses(torch.autograd.Function):
-    """A sum over all processes. Each part of it counts in every process, so its gradient is the sum of theirs."""
+    """A sum over all processes. Every process uses it, so the gradient of a part is the sum of their gradients."""
 
     @staticmethod
     def forward(ctx: Any, part: Tensor) -> Tensor:
@@ -27,9 +30,10 @@ class _SumOfProcesses(torch.autograd.Function):
 
 
 class RunningMoments(nn.Module):
-    """Mean and variance per unit as seen in training, for use in evaluation.
+    """Running mean and variance per unit, learned in training and used in evaluation.
 
-    `shared` moments are those of the batches of all processes that train together, taken as one.
+    After `sync_batch_norm()` the batches of all processes that train together count as one batch. The code
+    that prepares a model for several processes calls this method on every module that has it.
     """
 
     mean: Tensor
@@ -41,8 +45,12 @@ class RunningMoments(nn.Module):
         self.register_buffer("mean", torch.zeros(units))
         self.register_buffer("variance", torch.ones(units))
 
-    def total(self, sums: Tensor) -> Tensor:
-        """Sums over a batch; over those of all processes, if the moments are shared."""
+    def sync_batch_norm(self) -> None:
+        """Compute the moments over the batches of all processes from now on."""
+        self.shared = True
+
+    def sum_over_processes(self, sums: Tensor) -> Tensor:
+        """These sums over a batch, added up over all processes if `shared`."""
         if not self.shared:
             return sums
         total: Tensor = _SumOfProcesses.apply(sums)  # type: ignore[no-untyped-call]
@@ -50,7 +58,7 @@ class RunningMoments(nn.Module):
 
     @torch.no_grad()
     def update(self, mean: Tensor, variance: Tensor) -> None:
-        """Move a step towards the moments of one batch."""
+        """Move the running moments one step towards those of a batch."""
         self.mean.lerp_(mean.float(), MOMENTUM)
         self.variance.lerp_(variance.float(), MOMENTUM)
 
@@ -65,7 +73,7 @@ class MaskedBatchNorm(nn.Module):
         self.moments = RunningMoments(channels)
 
     def forward(self, maps_BCTF: Tensor, lengths_B: Tensor) -> Tensor:
-        """The normalised maps; what stands in the padding is arbitrary."""
+        """The normalised maps_BCTF, with arbitrary values in the padding."""
         if self.training:
             mean_C, variance_C = self._batch_moments(maps_BCTF, lengths_B)
             self.moments.update(mean_C, variance_C)
@@ -76,7 +84,7 @@ class MaskedBatchNorm(nn.Module):
         return torch.addcmul(offset_C[:, None, None], maps_BCTF, factor_C[:, None, None])
 
     def _batch_moments(self, maps_BCTF: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        total = self.moments.total
+        total = self.moments.sum_over_processes
         maps_BCTF = maps_BCTF.float()
         mask_BT = length_mask(lengths_B, maps_BCTF.shape[2])
         count = total(lengths_B.sum() * maps_BCTF.shape[3])

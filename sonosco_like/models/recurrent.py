@@ -1,8 +1,10 @@
-"""Recurrent layers over padded batches, with sequence-wise batch normalisation if wanted.
+"""Recurrent layers over padded batches, with optional sequence-wise batch normalisation.
 
-The two directions of a layer are two one-directional torch layers, the second fed with each utterance back to front by
-its own length. That is exact on padded batches and costs what a bidirectional layer that ignores padding costs; packed
+The two directions of a layer are two one-directional torch layers; the second reads each utterance back to front by its
+own length. That is exact on padded batches and costs as much as a bidirectional layer that ignores padding. Packed
 sequences are as exact, but took 1.8 to 17 times as long on a CPU (`benchmarks/bench_models.py`).
+
+Shape suffixes as in `records`; D here is the input size of a layer.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sonosco_like.models.masking import reverse_by_length, zero_padding
 from sonosco_like.models.normalization import EPSILON, RunningMoments
+from sonosco_like.tensors import reverse_by_length, zero_padding
 
 Cell = Literal["lstm", "gru", "rnn"]
 _GATES: dict[Cell, int] = {"lstm": 4, "gru": 3, "rnn": 1}
@@ -26,8 +28,9 @@ class Recurrent(nn.Module):
     """One layer in one direction; with `batch_norm` it is h_t = cell(B(W x_t), U h_{t-1}) as in Deep Speech 2.
 
     B normalises each unit over all real frames of the batch. Neither torch nor cuDNN can do that inside their recurrent
-    kernels. But B(W x) is linear in x once its moments are known, and these follow from those of x: mean W m, variance
-    diag(W C W'). So scale and shift are folded into the weights of the fast kernel, which gives the same numbers.
+    kernels. But B(W x) is linear in x once its moments are known, and they follow from the mean m and covariance C of
+    x: mean W m, variance diag(W C W'). So scale and shift are folded into the weights of the fast kernel, which gives
+    the same numbers.
 
     The cell `rnn` is a ReLU recurrence (the paper clips it at 20; torch's kernel does not).
     """
@@ -47,10 +50,10 @@ class Recurrent(nn.Module):
         nn.init.uniform_(self.recurrent_weight, -bound, bound)
 
     def forward(self, frames_BTD: Tensor, lengths_B: Tensor) -> Tensor:
-        """Outputs of every frame, arbitrary in the padding; frames_BTD must be zero there."""
+        """The outputs of all frames, with arbitrary values in the padding; `frames_BTD` must be zero there."""
         frames_BTD = frames_BTD.to(self.input_weight.dtype)
-        with _precision(frames_BTD):
-            return self._run(frames_BTD, *self._folded(frames_BTD, lengths_B))
+        with _without_autocast_on_cpu(frames_BTD):
+            return self._run(frames_BTD, *self._fold_batch_norm(frames_BTD, lengths_B))
 
     def _run(self, frames_BTD: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         parameters = [weight, self.recurrent_weight, bias, self.recurrent_bias]
@@ -61,13 +64,14 @@ class Recurrent(nn.Module):
         run = torch.gru if self.cell == "gru" else torch.rnn_relu
         return run(frames_BTD, start, *options)[0]
 
-    def _folded(self, frames_BTD: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+    def _fold_batch_norm(self, frames_BTD: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        """(input weight, input bias) with the batch normalisation in them."""
         if self.scale is None or self.moments is None:
             return self.input_weight, self.input_bias
         mean, variance = self.moments.mean, self.moments.variance
         if self.training:
             with torch.autocast(frames_BTD.device.type, enabled=False):
-                mean, variance = self._batch_moments(frames_BTD.float(), lengths_B, self.moments.total)
+                mean, variance = self._batch_moments(frames_BTD.float(), lengths_B, self.moments.sum_over_processes)
             self.moments.update(mean, variance)
         factor = self.scale * torch.rsqrt(variance + EPSILON)
         return factor[:, None] * self.input_weight, self.input_bias - factor * mean
@@ -85,7 +89,7 @@ class Recurrent(nn.Module):
 
 
 class Bidirectional(nn.Module):
-    """One layer in both directions, which are summed, or put side by side (forward first)."""
+    """One layer in both directions; their outputs are summed, or put side by side (forward first)."""
 
     def __init__(
         self, cell: Cell, input_size: int, hidden_size: int, batch_norm: bool, join: Literal["sum", "concatenate"]
@@ -96,7 +100,7 @@ class Bidirectional(nn.Module):
         self.backwards = Recurrent(cell, input_size, hidden_size, batch_norm)
 
     def forward(self, frames_BTD: Tensor, lengths_B: Tensor) -> Tensor:
-        """Outputs of every frame, arbitrary in the padding; frames_BTD must be zero there."""
+        """The outputs of all frames, with arbitrary values in the padding; `frames_BTD` must be zero there."""
         ahead_BTD: Tensor = self.forwards(frames_BTD, lengths_B)
         reversed_BTD = zero_padding(reverse_by_length(frames_BTD, lengths_B), lengths_B)
         back_BTD = reverse_by_length(self.backwards(reversed_BTD, lengths_B), lengths_B)
@@ -118,8 +122,8 @@ class LookAhead(nn.Module):
         return ahead_BDT.transpose(1, 2)
 
 
-def _precision(frames: Tensor) -> AbstractContextManager[Any]:
-    """Recurrent layers leave autocast on a CPU: oneDNN has bfloat16 LSTM kernels for few of them."""
+def _without_autocast_on_cpu(frames: Tensor) -> AbstractContextManager[Any]:
+    """Turn autocast off on a CPU: oneDNN has bfloat16 kernels for few recurrent layers."""
     if frames.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         return torch.autocast("cpu", enabled=False)
     return nullcontext()

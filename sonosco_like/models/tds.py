@@ -1,19 +1,24 @@
-"""Time-depth separable convolutions (Hannun et al. 2019, arXiv 1904.02619)."""
+"""Time-depth separable convolutions (Hannun et al. 2019, arXiv 1904.02619): the encoder, its decoder, and the model.
+
+Shape suffixes as in `records`; here also W width (features of a frame), C channels, with D = W * C; N rows of a search,
+K units of the GRU, A size of a key, E size of a value.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from sonosco_like.errors import UsageError
-from sonosco_like.models.key_value_decoder import KeyValueDecoder
-from sonosco_like.models.masking import length_mask, reduced_lengths, zero_padding
-from sonosco_like.models.parts import Decoder, Encoder, Recogniser
-from sonosco_like.serialization import serializable
+from sonosco_like.models.attention import Memory, check_window_sigma, soft_window
+from sonosco_like.models.decoder_inputs import check_share, prepend_start, replace_at_random
+from sonosco_like.models.recogniser import AttentionDecoder, Encoder, Recogniser
+from sonosco_like.serialization import serializable, state
+from sonosco_like.tensors import length_mask, reduced_lengths, zero_padding
 
 NormOver = Literal["utterance", "frame"]
 
@@ -27,7 +32,7 @@ class UtteranceNorm(nn.Module):
         self.shift = nn.Parameter(torch.zeros(1))
 
     def forward(self, frames_BTD: Tensor, lengths_B: Tensor) -> Tensor:
-        """The normalised frames, padding zeroed."""
+        """The normalised frames, with zeros in the padding."""
         padding_BT1 = ~length_mask(lengths_B, frames_BTD.shape[1])[:, :, None]
         count_B11 = (lengths_B * frames_BTD.shape[2])[:, None, None]
         wide_BTD = frames_BTD.float().masked_fill(padding_BT1, 0.0)
@@ -39,14 +44,14 @@ class UtteranceNorm(nn.Module):
 
 
 class FrameNorm(nn.LayerNorm):
-    """Layer normalisation of each frame by itself: what a streaming recogniser can do."""
+    """Layer normalisation of each frame by itself, which a streaming recogniser can do."""
 
     def forward(self, frames_BTD: Tensor, lengths_B: Tensor) -> Tensor:  # type: ignore[override]
-        """The normalised frames, padding zeroed."""
+        """The normalised frames, with zeros in the padding."""
         return zero_padding(super().forward(frames_BTD), lengths_B)
 
 
-def _norm(over: NormOver, size: int) -> nn.Module:
+def _make_norm(over: NormOver, size: int) -> nn.Module:
     return UtteranceNorm() if over == "utterance" else FrameNorm(size)
 
 
@@ -59,7 +64,7 @@ class TimeConvolution(nn.Module):
         self.convolution = nn.Conv2d(*channels, (kernel, 1), (stride, 1), padding=(kernel // 2, 0))
 
     def forward(self, frames_BTD: Tensor) -> Tensor:
-        """Convolve; the view as maps of width and channels is channels-last, so nothing is copied."""
+        """Convolve; the view as maps_BCTW is channels-last, so that nothing is copied."""
         batch, frames, _ = frames_BTD.shape
         maps_BCTW = frames_BTD.view(batch, frames, self.width, -1).permute(0, 3, 1, 2)
         return self.convolution(maps_BCTW).permute(0, 2, 3, 1).flatten(2)  # type: ignore[no-any-return]
@@ -72,16 +77,16 @@ class TDSBlock(nn.Module):
         super().__init__()
         size = width * channels
         self.convolution = TimeConvolution(width, (channels, channels), kernel)
-        self.norm = _norm(norm_over, size)
+        self.norm = _make_norm(norm_over, size)
         self.inner = nn.Linear(size, size)
         self.outer = nn.Linear(size, size)
-        self.outer_norm = _norm(norm_over, size)
+        self.outer_norm = _make_norm(norm_over, size)
         self.drop = nn.Dropout(dropout)
 
     def forward(self, frames_BTD: Tensor, lengths_B: Tensor) -> Tensor:
-        """frames_BTD is zero beyond lengths_B, and so is the result."""
-        heard_BTD = self.drop(self.convolution(frames_BTD).relu())
-        frames_BTD = self.norm(frames_BTD + heard_BTD, lengths_B)
+        """The new frames; `frames_BTD` must be zero beyond `lengths_B`, and the result is zero there, too."""
+        convolved_BTD = self.drop(self.convolution(frames_BTD).relu())
+        frames_BTD = self.norm(frames_BTD + convolved_BTD, lengths_B)
         deep_BTD = self.drop(self.outer(self.drop(self.inner(frames_BTD).relu())))
         return self.outer_norm(frames_BTD + deep_BTD, lengths_B)  # type: ignore[no-any-return]
 
@@ -96,21 +101,19 @@ class TDSGroup(nn.Module):
     stride: int = 2
 
     def __post_init__(self) -> None:
-        """Refuse even kernels: only odd ones keep an utterance's length independent of its padding."""
-        if self.kernel % 2 == 0:
+        if self.kernel % 2 == 0:  # only odd ones keep an utterance's length independent of its padding
             raise UsageError(f"`kernel` must be odd, got {self.kernel}.")
 
     def build(self, width: int, input_channels: int, dropout: float, norm_over: NormOver) -> None:
-        """Make the layers."""
         self.convolution = TimeConvolution(width, (input_channels, self.channels), self.kernel, self.stride)
-        self.norm = _norm(norm_over, width * self.channels)
+        self.norm = _make_norm(norm_over, width * self.channels)
         self.drop = nn.Dropout(dropout)
         self.deep = nn.ModuleList(
             TDSBlock(width, self.channels, self.kernel, dropout, norm_over) for _ in range(self.blocks)
         )
 
     def forward(self, frames_BTD: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Frames and lengths after sub-sampling; frames_BTD is zero beyond lengths_B."""
+        """(frames_BTD, lengths_B) after sub-sampling; the given frames must be zero beyond their lengths."""
         lengths_B = reduced_lengths(lengths_B, self.stride)
         frames_BTD = self.norm(self.drop(self.convolution(frames_BTD).relu()), lengths_B)
         for block in self.deep:
@@ -124,14 +127,13 @@ def _paper_groups() -> list[TDSGroup]:
 
 @serializable
 class TDSEncoder(Encoder):
-    """Groups of TDS blocks. The features are never mixed into one vector by a convolution: width stays width."""
+    """Groups of TDS blocks. No convolution mixes the features: the width of a frame stays the number of features."""
 
     groups: list[TDSGroup] = field(default_factory=_paper_groups)
     dropout: float = 0.2
     norm_over: NormOver = "utterance"
 
     def __post_init__(self) -> None:
-        """Refuse an encoder without layers."""
         if not self.groups:
             raise UsageError("`groups` must name at least one group of TDS blocks.")
 
@@ -147,16 +149,15 @@ class TDSEncoder(Encoder):
 
     @property
     def receptive_field(self) -> int:
-        """Input frames that one encoded frame can depend on, normalisation apart."""
-        frames, pace = 1, 1
+        """Input frames that one encoded frame can depend on, apart from normalisation."""
+        frames, reduction = 1, 1
         for group in self.groups:
-            frames += (group.kernel - 1) * pace
-            pace *= group.stride
-            frames += (group.kernel - 1) * pace * group.blocks
+            frames += (group.kernel - 1) * reduction
+            reduction *= group.stride
+            frames += (group.kernel - 1) * reduction * group.blocks
         return frames
 
     def build(self, features: int) -> None:
-        """Make the layers."""
         channels = 1
         for group in self.groups:
             group.build(features, channels, self.dropout, self.norm_over)
@@ -165,11 +166,82 @@ class TDSEncoder(Encoder):
         self._output_size = features * channels
 
     def forward(self, features_BTF: Tensor, feature_lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        """(encoded_BSD, encoded_lengths_B), padding zeroed."""
         frames_BTD, lengths_B = zero_padding(features_BTF, feature_lengths_B), feature_lengths_B
         for stage in self.stages:
             frames_BTD, lengths_B = stage(frames_BTD, lengths_B)
         return frames_BTD, lengths_B
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValueState:
+    """What the decoder remembers of each row: the state of its GRU, and the encoded frames."""
+
+    hidden_NK: Tensor
+    memory: Memory
+
+    def select(self, index_N: Tensor) -> KeyValueState:
+        return KeyValueState(self.hidden_NK[index_N], self.memory.select(index_N))
+
+
+@serializable
+class KeyValueDecoder(AttentionDecoder):
+    """Q = GRU(labels), S = softmax(Q K' / sqrt(size)) V, P = softmax(linear(Q, S)).
+
+    The GRU reads labels only, never what attention read, so that training needs no loop over labels. In training,
+    `random_sampling` is the share of input labels that are replaced by random ones. While `soft_window` is on,
+    attention is drawn to the diagonal in training, `window_sigma` encoded frames wide; `soft_window` is state, because
+    a run may turn it off.
+    """
+
+    size: int = 512
+    dropout: float = 0.0
+    random_sampling: float = 0.0
+    window_sigma: float | None = None
+    soft_window: bool = state(True)
+
+    def __post_init__(self) -> None:
+        check_share("random_sampling", self.random_sampling)
+        check_window_sigma(self.window_sigma)
+
+    def build(self, encoded_size: int, vocabulary_size: int) -> None:
+        self.vocabulary_size = vocabulary_size
+        self.key_value = nn.Linear(encoded_size, 2 * self.size)
+        self.embedding = nn.Embedding(vocabulary_size, self.size)
+        self.gru = nn.GRU(self.size, self.size, batch_first=True)
+        self.drop = nn.Dropout(self.dropout)
+        self.output = nn.Linear(2 * self.size, vocabulary_size)
+
+    def start(self, encoded_BSD: Tensor, encoded_lengths_B: Tensor) -> KeyValueState:
+        keys_BHSA, values_BHSE = self.key_value(encoded_BSD)[:, None].chunk(2, dim=-1)
+        hidden_BK = encoded_BSD.new_zeros(encoded_BSD.shape[0], self.size)
+        return KeyValueState(hidden_BK, Memory.of_utterances(keys_BHSA, values_BHSE, encoded_lengths_B))
+
+    def step(self, labels_N: Tensor, state: KeyValueState) -> tuple[Tensor, Tensor, KeyValueState]:
+        query_N1K, hidden_1NK = self.gru(self.embedding(labels_N)[:, None], state.hidden_NK[None].contiguous())
+        logits_N1V, weights_NH1S = self._attend(query_N1K, state.memory, None)
+        return logits_N1V[:, 0].float().log_softmax(-1), weights_NH1S[:, :, 0], replace(state, hidden_NK=hidden_1NK[0])
+
+    def forward(
+        self, encoded_BSD: Tensor, encoded_lengths_B: Tensor, labels_BU: Tensor, label_lengths_B: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        memory = self.start(encoded_BSD, encoded_lengths_B).memory
+        window_BUS = None
+        if self.training:
+            labels_BU = replace_at_random(labels_BU, label_lengths_B, self.random_sampling, self.vocabulary_size)
+            if self.soft_window and self.window_sigma is not None:
+                size = (labels_BU.shape[1] + 1, encoded_BSD.shape[1])
+                window_BUS = soft_window(encoded_lengths_B, label_lengths_B, size, self.window_sigma)
+        queries_BUK, _ = self.gru(self.drop(self.embedding(prepend_start(labels_BU))))
+        return self._attend(queries_BUK, memory, window_BUS)
+
+    def _attend(self, queries_NUK: Tensor, memory: Memory, window_NUS: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(logits_NUV, weights_NHUS) of these queries."""
+        scores_NHUS = queries_NUK[:, None] @ memory.keys_NHSA.transpose(-1, -2) * self.size**-0.5
+        if window_NUS is not None:
+            scores_NHUS = scores_NHUS + window_NUS[:, None]
+        weights_NHUS = memory.masked_softmax(scores_NHUS)
+        read_NUE = (weights_NHUS.to(memory.values_NHSE.dtype) @ memory.values_NHSE)[:, 0]
+        return self.output(self.drop(torch.cat([queries_NUK, read_NUE], dim=2))), weights_NHUS
 
 
 @serializable
@@ -185,7 +257,7 @@ class TDS(Recogniser):
     """
 
     encoder: TDSEncoder = field(default_factory=TDSEncoder)
-    decoder: Decoder | None = field(default_factory=KeyValueDecoder)
+    decoder: AttentionDecoder | None = field(default_factory=KeyValueDecoder)
     ctc: bool = False
 
     @classmethod

@@ -1,6 +1,5 @@
-"""Optimizers and learning-rate schedules of torch, as records that are built when the parameters are there."""
+"""The settings of optimizers and learning-rate schedules; torch's objects are built when there are parameters."""
 
-from sonosco_like.optim.groups import ParameterGroup, check_patterns
 from sonosco_like.optim.optimizers import (
     SGD,
     Adadelta,
@@ -10,6 +9,7 @@ from sonosco_like.optim.optimizers import (
     AdamW,
     NAdam,
     Optimizer,
+    ParameterGroup,
     RAdam,
     RMSprop,
     Rprop,
@@ -25,17 +25,19 @@ from sonosco_like.optim.schedulers import (
     LinearLR,
     MultiplicativeLR,
     MultiStepLR,
+    Noam,
     OneCycleLR,
     PolynomialLR,
+    Schedule,
     Scheduler,
     SequentialLR,
     StepLR,
+    WarmupHoldDecay,
 )  # fmt: skip
-from sonosco_like.optim.schedules import Noam, Schedule, WarmupHoldDecay
 
 __all__ = [
     "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ChainedScheduler", "ConstantLR", "CosineAnnealingLR",
     "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR", "LambdaLR", "LinearLR", "MultiStepLR",
     "MultiplicativeLR", "NAdam", "Noam", "OneCycleLR", "Optimizer", "ParameterGroup", "PolynomialLR",
-    "RAdam", "RMSprop", "Rprop", "Schedule", "Scheduler", "SequentialLR", "StepLR", "WarmupHoldDecay", "check_patterns",
+    "RAdam", "RMSprop", "Rprop", "Schedule", "Scheduler", "SequentialLR", "StepLR", "WarmupHoldDecay",
 ]  # fmt: skip

@@ -1,31 +1,54 @@
-"""Torch's optimizers by name: what a config says of them, before there are parameters to optimize.
+"""Torch's optimizers by name: the settings that a config gives, before there are parameters to optimize.
 
-Fields and defaults are torch's own (a test compares them), and `groups` beside them; what concerns only torch's
-implementation (`foreach`, `capturable`, `differentiable`) is left to torch.
+The fields and defaults of each record are those of torch, and a test compares them. `groups` is ours. Arguments that
+only choose torch's implementation (`foreach`, `capturable`, `differentiable`) are left to torch.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
 
-from sonosco_like.errors import UsageError
-from sonosco_like.optim.groups import ParameterGroup, divided
-from sonosco_like.optim.refusals import refusals_explained
+from sonosco_like.errors import UsageError, check_patterns
 from sonosco_like.serialization import serializable
 
 _GROUPS = "groups"
+REST = "rest"
+
+
+@serializable
+class ParameterGroup:
+    """Settings for the parameters whose names match `pattern`, such as `*.bias`; null means the optimizer's value."""
+
+    pattern: str
+    lr: float | None = None
+    weight_decay: float | None = None
+    momentum: float | None = None
+    betas: tuple[float, float] | None = None
+    eps: float | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """The settings that differ from those of the optimizer."""
+        given = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
+        return {name: value for name, value in given if name != "pattern" and value is not None}
+
+    @property
+    def name(self) -> str:
+        """The name of the group in logged curves: `encoder` for `encoder.*`."""
+        return self.pattern.strip("*.") or self.pattern
 
 
 @serializable
 class Optimizer(ABC):
-    """An optimizer to be: `build(parameters)` makes the torch optimizer of the same name.
+    """The settings of an optimizer; `build(parameters)` makes the torch optimizer of the same name.
 
-    `groups` gives the parameters whose names fit a pattern settings of their own; the first that fits decides.
+    `groups` gives other settings to the parameters whose names match a pattern; the first pattern that matches decides.
     """
 
     groups: list[ParameterGroup] = dataclasses.field(default_factory=list)
@@ -41,18 +64,19 @@ class Optimizer(ABC):
                     )
 
     def build(self, parameters: Iterable[Any]) -> torch.optim.Optimizer:
-        """The optimizer for these parameters: plain ones, (name, parameter) pairs, or torch's parameter groups.
+        """Make the optimizer for these parameters: plain ones, (name, parameter) pairs, or torch's parameter groups.
 
-        Raises UsageError if there are `groups` but no names, a pattern that fits no name, or a value torch refuses.
+        Raises UsageError if there are `groups` but no names, for a pattern that matches no name, and for a value that
+        torch refuses.
         """
         found = list(parameters)
         named = bool(found) and all(isinstance(each, tuple) for each in found)
         if self.groups and not named:
             raise UsageError("`groups` go by names of parameters: call build(model.named_parameters()).")
         if named:
-            found = divided(found, self.groups) if self.groups else [parameter for _, parameter in found]
+            found = split_by_pattern(found, self.groups) if self.groups else [parameter for _, parameter in found]
         name = type(self).__name__
-        with refusals_explained(f"The optimizer {name}"):
+        with torch_errors_as_usage_errors(f"The optimizer {name}"):
             made: torch.optim.Optimizer = getattr(torch.optim, name)(found, **self._settings())
         return made
 
@@ -61,9 +85,37 @@ class Optimizer(ABC):
         return {field.name: getattr(self, field.name) for field in fields if field.name != _GROUPS}
 
 
+def split_by_pattern(named: Sequence[tuple[str, Any]], groups: Sequence[ParameterGroup]) -> list[dict[str, Any]]:
+    """Torch's parameter groups: first `rest`, the parameters that no pattern matches, then one group per pattern.
+
+    Raises UsageError for a pattern that matches no name, or only names that an earlier pattern has taken.
+    """
+    found: dict[int, list[Any]] = {place: [] for place in range(-1, len(groups))}
+    for name, parameter in named:
+        matching = (place for place, group in enumerate(groups) if fnmatchcase(name, group.pattern))
+        found[next(matching, -1)].append(parameter)
+    check_patterns((group.pattern for group in groups), [name for name, _ in named])
+    for place, group in enumerate(groups):
+        if not found[place]:
+            raise UsageError(
+                f"All parameters that {group.pattern!r} fits are taken by patterns before it; put it before them."
+            )
+    parts = [{"params": found[place], "name": group.name, **group.settings()} for place, group in enumerate(groups)]
+    return [{"params": found[-1], "name": REST}, *parts] if found[-1] else parts
+
+
+@contextmanager
+def torch_errors_as_usage_errors(what: str) -> Iterator[None]:
+    """Turn the errors with which torch refuses settings into UsageErrors that name what could not be made."""
+    try:
+        yield
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise UsageError(f"{what} cannot be made from its settings: {str(error).rstrip('.')}.") from error
+
+
 @serializable
 class SGD(Optimizer):
-    """Stochastic gradient descent, with momentum if asked for."""
+    """Stochastic gradient descent, optionally with momentum."""
 
     lr: float = 1e-3
     momentum: float = 0.0
@@ -152,7 +204,7 @@ class Adagrad(Optimizer):
 
 @serializable
 class Adadelta(Optimizer):
-    """Adagrad over a window, without a global learning rate."""
+    """Adagrad over a moving window of gradients."""
 
     lr: float = 1.0
     rho: float = 0.9

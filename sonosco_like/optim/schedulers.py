@@ -1,32 +1,36 @@
-"""Torch's learning-rate schedulers by name: what a config says of them, before there is an optimizer.
+"""Learning-rate schedules by name: the settings that a config gives, before there is an optimizer.
 
-Fields and defaults are torch's own (a test compares them), less `last_epoch`, which is state and not configuration.
-Torch's `ReduceLROnPlateau` follows a measure and is a callback here.
+Most are torch's schedulers, with torch's fields and defaults (a test compares them) except `last_epoch`, which is
+state. Torch's `ReduceLROnPlateau` follows a measure and is a callback here. At the end of the file are two schedules
+of speech recipes that torch does not have; each is a pure function of the step, so a resume needs only the step.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from abc import ABC
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
 
 from sonosco_like.errors import UsageError
-from sonosco_like.optim.refusals import refusals_explained
+from sonosco_like.optim.optimizers import torch_errors_as_usage_errors
 from sonosco_like.serialization import serializable
+
+Shape = Literal["linear", "cosine", "exponential"]
 
 
 @serializable
 class Scheduler(ABC):
-    """A schedule to be: `build(optimizer)` makes the torch scheduler of the same name."""
+    """The settings of a schedule; `build(optimizer)` makes the torch scheduler of the same name."""
 
     def build(self, optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
-        """The scheduler for this optimizer. Raises UsageError for a value that torch refuses."""
+        """Make the scheduler for this optimizer. Raises UsageError for a value that torch refuses."""
         name = type(self).__name__
         first, settings = self._first(optimizer), self._settings(optimizer)
-        with refusals_explained(f"The scheduler {name}"):
+        with torch_errors_as_usage_errors(f"The scheduler {name}"):
             made: torch.optim.lr_scheduler.LRScheduler = getattr(torch.optim.lr_scheduler, name)(*first, **settings)
         return made
 
@@ -39,7 +43,7 @@ class Scheduler(ABC):
 
 @serializable
 class StepLR(Scheduler):
-    """Times `gamma` every `step_size` steps."""
+    """Multiplies the rate by `gamma` every `step_size` steps."""
 
     step_size: int
     gamma: float = 0.1
@@ -47,7 +51,7 @@ class StepLR(Scheduler):
 
 @serializable
 class MultiStepLR(Scheduler):
-    """Times `gamma` at each milestone."""
+    """Multiplies the rate by `gamma` at each milestone."""
 
     milestones: list[int]
     gamma: float = 0.1
@@ -55,14 +59,14 @@ class MultiStepLR(Scheduler):
 
 @serializable
 class ExponentialLR(Scheduler):
-    """Times `gamma` every step."""
+    """Multiplies the rate by `gamma` every step."""
 
     gamma: float
 
 
 @serializable
 class ConstantLR(Scheduler):
-    """Times `factor` for the first `total_iters` steps."""
+    """Multiplies the rate by `factor` for the first `total_iters` steps."""
 
     factor: float = 1.0 / 3
     total_iters: int = 5
@@ -70,7 +74,7 @@ class ConstantLR(Scheduler):
 
 @serializable
 class LinearLR(Scheduler):
-    """From `start_factor` to `end_factor` in `total_iters` steps: a warm-up, or a decay."""
+    """Changes the rate from `start_factor` to `end_factor` in `total_iters` steps: a warm-up, or a decay."""
 
     start_factor: float = 1.0 / 3
     end_factor: float = 1.0
@@ -79,7 +83,7 @@ class LinearLR(Scheduler):
 
 @serializable
 class PolynomialLR(Scheduler):
-    """Down to zero in `total_iters` steps along a polynomial."""
+    """Lowers the rate to zero in `total_iters` steps along a polynomial."""
 
     total_iters: int = 5
     power: float = 1.0
@@ -87,7 +91,7 @@ class PolynomialLR(Scheduler):
 
 @serializable
 class CosineAnnealingLR(Scheduler):
-    """Down to `eta_min` in `T_max` steps along a cosine."""
+    """Lowers the rate to `eta_min` in `T_max` steps along a cosine."""
 
     T_max: int
     eta_min: float = 0.0
@@ -95,7 +99,7 @@ class CosineAnnealingLR(Scheduler):
 
 @serializable
 class CosineAnnealingWarmRestarts(Scheduler):
-    """Cosine decay started again after `T_0` steps, each time `T_mult` times longer."""
+    """A cosine decay that restarts after `T_0` steps; each cycle is `T_mult` times longer than the last."""
 
     T_0: int
     T_mult: int = 1
@@ -104,7 +108,7 @@ class CosineAnnealingWarmRestarts(Scheduler):
 
 @serializable
 class CyclicLR(Scheduler):
-    """Between `base_lr` and `max_lr`, up and down."""
+    """Moves the rate up and down between `base_lr` and `max_lr`."""
 
     base_lr: float
     max_lr: float
@@ -125,7 +129,7 @@ class CyclicLR(Scheduler):
 
 @serializable
 class OneCycleLR(Scheduler):
-    """One rise and one long fall (Smith and Topin 2017)."""
+    """One rise and one long fall of the rate (Smith and Topin 2017)."""
 
     max_lr: float
     total_steps: int | None = None
@@ -146,21 +150,21 @@ class OneCycleLR(Scheduler):
 
 @serializable
 class LambdaLR(Scheduler):
-    """Times what a registered function gives for the step."""
+    """Multiplies the first rate by what a registered function returns for the step."""
 
     lr_lambda: Callable[[int], float]
 
 
 @serializable
 class MultiplicativeLR(Scheduler):
-    """Times, every step anew, what a registered function gives for the step."""
+    """Multiplies the last rate, at every step, by what a registered function returns for the step."""
 
     lr_lambda: Callable[[int], float]
 
 
 @serializable
 class SequentialLR(Scheduler):
-    """One schedule after the other, changing at the milestones."""
+    """One schedule after the other; the milestones are the steps at which the next one begins."""
 
     schedulers: list[Scheduler]
     milestones: list[int]
@@ -178,7 +182,7 @@ class SequentialLR(Scheduler):
 
 @serializable
 class ChainedScheduler(Scheduler):
-    """Several schedules at once, their factors multiplied."""
+    """Several schedules at once; their factors are multiplied."""
 
     schedulers: list[Scheduler]
 
@@ -189,7 +193,67 @@ class ChainedScheduler(Scheduler):
         return {"optimizer": optimizer}
 
 
+@serializable
+class Schedule(Scheduler):
+    """A schedule that is given by a formula."""
+
+    @abstractmethod
+    def factor(self, step: int) -> float:
+        """The factor of the learning rate at this step of the optimizer, from 0."""
+
+    def build(self, optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self.factor(step))
+
+
+@serializable
+class WarmupHoldDecay(Schedule):
+    """Rises in `warmup` steps, stays level until step `hold`, then falls to the share `final` at step `total`.
+
+    With a short `hold` it is the common warm-up and decay; with a long one it is warmup-stable-decay (Hu et al. 2024);
+    with an exponential shape it is the schedule of SpecAugment (Park et al. 2019).
+    """
+
+    total: int
+    warmup: int = 100
+    hold: int = 0
+    final: float = 0.01
+    shape: Shape = "linear"
+
+    def __post_init__(self) -> None:
+        if self.warmup < 0 or self.total <= max(self.warmup, self.hold):
+            raise UsageError(
+                f"WarmupHoldDecay: `total` must be more than `warmup` and `hold`, and `warmup` not negative, "
+                f"got {self.total}, {self.warmup} and {self.hold}."
+            )
+        if not 0 < self.final <= 1:
+            raise UsageError(f"`final` is a share of the learning rate, above 0 and at most 1; got {self.final}.")
+
+    def factor(self, step: int) -> float:
+        if step < self.warmup:
+            return (step + 1) / self.warmup
+        begin = max(self.warmup, self.hold)
+        share = min(1.0, max(0.0, (step - begin) / (self.total - begin)))
+        if self.shape == "exponential":
+            return float(self.final**share)
+        down = share if self.shape == "linear" else (1.0 - math.cos(math.pi * share)) / 2.0
+        return 1.0 - (1.0 - self.final) * down
+
+
+@serializable
+class Noam(Schedule):
+    """Rises to 1 in `warmup` steps, then falls as one over the square root of the step (Vaswani et al. 2017)."""
+
+    warmup: int = 4000
+
+    def __post_init__(self) -> None:
+        if self.warmup < 1:
+            raise UsageError(f"`warmup` must be at least 1, got {self.warmup}.")
+
+    def factor(self, step: int) -> float:
+        return min((step + 1) / self.warmup, math.sqrt(self.warmup / (step + 1)))
+
+
 def _for_each_group(rate: float, optimizer: torch.optim.Optimizer) -> list[float]:
-    """A rate that takes the place of the optimizer's own, in the proportion in which its groups have theirs."""
+    """The rate of each parameter group if `rate` replaces that of the optimizer; the proportions of the groups stay."""
     own = float(optimizer.defaults["lr"])
     return [rate * (float(group["lr"]) / own if own else 1.0) for group in optimizer.param_groups]

@@ -9,22 +9,16 @@ from typing import Any
 from yaml.nodes import Node, ScalarNode
 
 from sonosco_like.serialization.converter import (
-    EXACT,
     INVALID,
-    NO,
-    POSSIBLE,
     Compound,
     Converter,
+    Fit,
     Reader,
     Schema,
     Writer,
-    describe,
-    is_list,
-    is_mapping,
-    list_node,
-    mapping_node,
     not_of_type,
-)  # fmt: skip
+)
+from sonosco_like.serialization.nodes import is_list, is_mapping, list_node, mapping_node, node_text
 
 
 class ListConverter(Compound):
@@ -42,15 +36,15 @@ class ListConverter(Compound):
         return INVALID if values is None else values
 
     def write(self, value: Any, writer: Writer) -> Node:
-        if not self.holds(value):
+        if not self.fit_of_value(value):
             return not_of_type(value, self, writer)
         return list_node(_encode_items(value, [self.item] * len(value), writer))
 
-    def reads(self, node: Node) -> int:
-        return EXACT if is_list(node) else NO
+    def fit_of_node(self, node: Node) -> Fit:
+        return Fit.EXACT if is_list(node) else Fit.NO
 
-    def holds(self, value: Any) -> int:
-        return EXACT if type(value) is list else POSSIBLE if isinstance(value, self.types) else NO
+    def fit_of_value(self, value: Any) -> Fit:
+        return Fit.EXACT if type(value) is list else Fit.POSSIBLE if isinstance(value, self.types) else Fit.NO
 
     def schema(self, refer: Callable[[type], Schema]) -> Schema:
         return {"type": "array", "items": self.item.schema(refer)}
@@ -76,15 +70,15 @@ class TupleConverter(Compound):
         return INVALID if values is None else tuple(values)
 
     def write(self, value: Any, writer: Writer) -> Node:
-        if not self.holds(value) or not (self.repeated or len(value) == len(self.items)):
+        if not self.fit_of_value(value) or not (self.repeated or len(value) == len(self.items)):
             return not_of_type(value, self, writer)
         return list_node(_encode_items(value, self._items(len(value)), writer))
 
-    def reads(self, node: Node) -> int:
-        return (EXACT if node.tag == self.tag else POSSIBLE) if is_list(node, self.tag) else NO
+    def fit_of_node(self, node: Node) -> Fit:
+        return (Fit.EXACT if node.tag == self.tag else Fit.POSSIBLE) if is_list(node, self.tag) else Fit.NO
 
-    def holds(self, value: Any) -> int:
-        return EXACT if type(value) is tuple else POSSIBLE if isinstance(value, (tuple, list)) else NO
+    def fit_of_value(self, value: Any) -> Fit:
+        return Fit.EXACT if type(value) is tuple else Fit.POSSIBLE if isinstance(value, (tuple, list)) else Fit.NO
 
     def schema(self, refer: Callable[[type], Schema]) -> Schema:
         if self.repeated:
@@ -98,12 +92,12 @@ class TupleConverter(Compound):
 
 
 class SetConverter(Compound):
-    """`set[T]` and `frozenset[T]`, written sorted so that the text does not depend on the hash seed."""
+    """`set[T]`, written sorted so that the text does not depend on the hash seed."""
 
-    def __init__(self, item: Converter, kind: type) -> None:
+    tag = "!set"
+
+    def __init__(self, item: Converter) -> None:
         self.item = item
-        self.kind = kind
-        self.tag = f"!{kind.__name__}"
         self.expected = f"a list of different {_plural(item)}"
 
     def read(self, node: Node, reader: Reader) -> Any:
@@ -113,24 +107,24 @@ class SetConverter(Compound):
         if values is None:
             return INVALID
         try:
-            found = self.kind(values)
+            found = set(values)
         except TypeError as error:
             return reader.problem(node, f"cannot be a set: {error}")
         return found if len(found) == len(values) else reader.problem(node, "has a value twice")
 
     def write(self, value: Any, writer: Writer) -> Node:
-        if not self.holds(value):
+        if not self.fit_of_value(value):
             return not_of_type(value, self, writer)
         nodes = _encode_items(value, [self.item] * len(value), writer)
         if not all(isinstance(node, ScalarNode) for node in nodes):
             return writer.problem("a set can only hold plain values; objects in it would have no stable place")
         return list_node(sorted(nodes, key=lambda node: (node.tag, len(node.value), node.value)))
 
-    def reads(self, node: Node) -> int:
-        return (EXACT if node.tag == self.tag else POSSIBLE) if is_list(node, self.tag) else NO
+    def fit_of_node(self, node: Node) -> Fit:
+        return (Fit.EXACT if node.tag == self.tag else Fit.POSSIBLE) if is_list(node, self.tag) else Fit.NO
 
-    def holds(self, value: Any) -> int:
-        return EXACT if type(value) is self.kind else POSSIBLE if isinstance(value, (set, frozenset)) else NO
+    def fit_of_value(self, value: Any) -> Fit:
+        return Fit.EXACT if type(value) is set else Fit.POSSIBLE if isinstance(value, set) else Fit.NO
 
     def schema(self, refer: Callable[[type], Schema]) -> Schema:
         return {"type": "array", "items": self.item.schema(refer), "uniqueItems": True}
@@ -159,14 +153,14 @@ class DictConverter(Compound):
             if key is INVALID or value is INVALID:
                 valid = False
             elif key in found:
-                reader.problem(key_node, f"has the key {describe(key_node)} twice")
+                reader.problem(key_node, f"has the key {node_text(key_node)} twice")
                 valid = False
             else:
                 found[key] = value
         return found if valid else INVALID
 
     def write(self, value: Any, writer: Writer) -> Node:
-        if not self.holds(value):
+        if not self.fit_of_value(value):
             return not_of_type(value, self, writer)
         items = []
         for key, item in value.items():
@@ -177,21 +171,21 @@ class DictConverter(Compound):
                 items.append((key_node, self.value.encode(item, writer)))
         return mapping_node(items)
 
-    def reads(self, node: Node) -> int:
+    def fit_of_node(self, node: Node) -> Fit:
         if not is_mapping(node, self.tag):
-            return NO
+            return Fit.NO
         describes_object = any(key.value in ("class", "function") for key, _ in node.value)
-        return POSSIBLE if describes_object and node.tag != self.tag else EXACT
+        return Fit.POSSIBLE if describes_object and node.tag != self.tag else Fit.EXACT
 
-    def holds(self, value: Any) -> int:
-        return EXACT if type(value) in (dict, OrderedDict) else POSSIBLE if isinstance(value, dict) else NO
+    def fit_of_value(self, value: Any) -> Fit:
+        return Fit.EXACT if type(value) in (dict, OrderedDict) else Fit.POSSIBLE if isinstance(value, dict) else Fit.NO
 
     def schema(self, refer: Callable[[type], Schema]) -> Schema:
         return {"type": "object", "additionalProperties": self.value.schema(refer)}
 
     def _read_key(self, node: Node, reader: Reader) -> Any:
         if not isinstance(node, ScalarNode):
-            return reader.problem(node, f"expected a plain value as key, got {describe(node)}")
+            return reader.problem(node, f"expected a plain value as key, got {node_text(node)}")
         return self.key.decode(node, reader)
 
 

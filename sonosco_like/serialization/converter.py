@@ -1,26 +1,143 @@
-"""Both directions of one type: from a YAML node to a Python value, and back."""
+"""Both directions of one type, from a YAML node to a Python value and back, and what the two carry along."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, TypeGuard
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
 
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.nodes import Node, ScalarNode
 
-from sonosco_like.serialization.context import INVALID, Reader, Writer, brief, describe
-from sonosco_like.serialization.document import MAX_DEPTH
-from sonosco_like.serialization.scalars import MAP, SEQ, STR, kind_of
+from sonosco_like.errors import ConfigError, Problem
+from sonosco_like.serialization.nodes import brief, join_path, node_text, tagged
+from sonosco_like.serialization.yaml_text import MAX_DEPTH, NULL, Kind, kind_of, line_of
+
+if TYPE_CHECKING:
+    from sonosco_like.serialization.tensors import TensorReader, TensorWriter
+
+MAX_PROBLEMS = 100
+
+
+class Invalid:
+    """What decoding returns for a value that has a problem; the problem itself is in the reader's list."""
+
+
+INVALID = Invalid()
+
+
+class TooManyProblems(Exception):  # noqa: N818  (ends a reading early; never leaves this package)
+    """Raised when MAX_PROBLEMS are noted: a file with so many is not read on."""
+
+
+class _Place:
+    """A position in the object graph and the problems found on the way."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.problems: list[Problem] = []
+        self.problem_count = 0
+        self.parts: list[Any] = []
+
+    @contextmanager
+    def at(self, part: Any) -> Iterator[None]:
+        """Step into a field, an index or a key. Loops over fields push and pop `parts` themselves: it is faster."""
+        self.parts.append(part)
+        try:
+            yield
+        finally:
+            self.parts.pop()
+
+    @property
+    def path(self) -> str:
+        """Where we are, as a person would write it."""
+        return join_path(self.parts)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough problems are known."""
+        return len(self.problems) >= MAX_PROBLEMS
+
+    def raise_problems(self) -> None:
+        """Raise every problem so far as one error, in the order of the text."""
+        if not self.problems:
+            return
+        found = sorted(dict.fromkeys(self.problems), key=lambda problem: problem.line or 0)
+        if self.is_full:
+            found.append(Problem("and perhaps more problems", source=self.source))
+        raise ConfigError(found)
+
+    def _note(self, problem: Problem) -> None:
+        self.problem_count += 1
+        if not self.is_full:
+            self.problems.append(problem)
+
+
+class Reader(_Place):
+    """The state of one reading: from nodes to objects."""
+
+    def __init__(self, source: str, tensors: TensorReader | None = None) -> None:
+        super().__init__(source)
+        self.tensors = tensors
+        self.objects: dict[str, Any] = {}  # by path: what a state file may point back to
+        # one object for all aliases of a node, by the ids of node and converter; each entry keeps its node alive
+        self.memo: dict[tuple[int, int], tuple[Node, Any]] = {}
+
+    def problem(self, node: Node, message: str) -> Invalid:
+        """Note what is wrong with a node."""
+        source = getattr(node, "source", self.source)
+        message = getattr(node, "unreadable", message)
+        self._note(Problem(message, self.path, source, line_of(node)))
+        if self.is_full:
+            raise TooManyProblems
+        return INVALID
+
+    def expected(self, node: Node, expected: str, hint: str = "") -> Invalid:
+        """Note that a node is not what its place wants."""
+        return self.problem(node, f"expected {expected}, got {node_text(node)}{hint}")
+
+    def too_deep(self, node: Node) -> bool:
+        if len(self.parts) <= MAX_DEPTH:
+            return False
+        self.problem(node, f"is nested deeper than {MAX_DEPTH} levels")
+        return True
+
+
+class Writer(_Place):
+    """The state of one writing: from objects to nodes."""
+
+    def __init__(self, source: str, tensors: TensorWriter | None = None, with_state: bool = True) -> None:
+        super().__init__(source)
+        self.tensors = tensors
+        self.with_state = with_state
+        self.objects: dict[int, str] = {}  # id to path: objects of the graph that state may point to
+        self.covered: set[int] = set()  # ids of modules whose weights are in the state of a module around them
+        # one node for all places that hold a value, by the ids of value and converter; each entry keeps its value alive
+        self.memo: dict[tuple[int, int], tuple[Any, Node | None]] = {}
+
+    def problem(self, message: str) -> Node:
+        """Note what cannot be written, and return a node so that writing can go on to find the next problem."""
+        self._note(Problem(message, self.path, self.source))
+        return ScalarNode(NULL, "null")
+
 
 Schema = dict[str, Any]
 _IN_PROGRESS = object()
 
-EXACT, POSSIBLE, NO = 2, 1, 0
 REFERENCE = "!object"  # in a state file: an object of the graph, by its path
 
 
+class Fit(IntEnum):
+    """How well a node or a value suits a type."""
+
+    NO = 0
+    POSSIBLE = 1
+    EXACT = 2
+
+
 class Converter(ABC):
-    """Knows one type. `expected` names it in messages; `tag` marks a value where its place does not say its type."""
+    """Knows one type. `expected` names it in messages; `tag` marks a value where the field has no type."""
 
     expected: str
     tag: str | None = None
@@ -34,15 +151,15 @@ class Converter(ABC):
         """The node, after noting what cannot be written."""
 
     @abstractmethod
-    def reads(self, node: Node) -> int:
-        """EXACT, POSSIBLE or NO: how well a node's form suits this type, without looking inside."""
+    def fit_of_node(self, node: Node) -> Fit:
+        """How well the form of a node suits this type; what is inside the node does not count."""
 
     @abstractmethod
-    def holds(self, value: Any) -> int:
-        """EXACT, POSSIBLE or NO: whether a Python value is of this type, without looking inside."""
+    def fit_of_value(self, value: Any) -> Fit:
+        """Whether a Python value is of this type; what is inside the value does not count."""
 
-    def explicit(self, node: Node) -> Node | None:
-        """The node in a form that says its type itself, for places that take several; None if there is no such form."""
+    def tagged_form(self, node: Node) -> Node | None:
+        """The node in a form that names its type, for places that take several types; None if there is no such form."""
         return tagged(node, self.tag) if self.tag else None
 
     @abstractmethod
@@ -50,44 +167,36 @@ class Converter(ABC):
         """JSON Schema of what may stand here; `refer` gives the reference to a class."""
 
 
-def tagged(node: Node, tag: str) -> Node:
-    """A node with a tag. The node itself is not touched: it may stand in other places, which need no tag."""
-    if isinstance(node, ScalarNode):
-        return ScalarNode(tag, node.value, style=node.style)
-    made: Any = type(node)
-    return made(tag, node.value, flow_style=getattr(node, "flow_style", None))  # type: ignore[no-any-return]
-
-
 class Compound(Converter):
     """A type whose values hold others: read once for all aliases, never around in a circle, never too deep."""
 
     def decode(self, node: Node, reader: Reader) -> Any:
         key = (id(node), id(self))
-        found = reader.memo.get(key, _IN_PROGRESS)
-        if key in reader.memo:
-            if found is _IN_PROGRESS:
+        found = reader.memo.get(key)
+        if found is not None:
+            if found[1] is _IN_PROGRESS:
                 return reader.problem(node, "refers to itself")
-            return reader.expected(node, self.expected) if found is INVALID else found
+            return reader.expected(node, self.expected) if found[1] is INVALID else found[1]
         if reader.too_deep(node):
             return INVALID
-        reader.memo[key] = _IN_PROGRESS
-        value = reader.memo[key] = self.read(node, reader)
+        reader.memo[key] = (node, _IN_PROGRESS)
+        value = self.read(node, reader)
+        reader.memo[key] = (node, value)
         return value
 
     def encode(self, value: Any, writer: Writer) -> Node:
         key = (id(value), id(self))
-        if key in writer.memo:
-            found = writer.memo[key]
-            return writer.problem("refers to itself, which YAML cannot restore") if found is None else found
+        found = writer.memo.get(key)
+        if found is not None:
+            return found[1] or writer.problem("refers to itself, which YAML cannot restore")
         if len(writer.parts) > MAX_DEPTH:
             return writer.problem(f"is nested deeper than {MAX_DEPTH} levels, which reading refuses")
-        writer.kept.append(value)
-        writer.memo[key] = None  # type: ignore[assignment]
+        writer.memo[key] = (value, None)
         before = writer.problem_count
         node = self.write(value, writer)
         if writer.problem_count == before:
-            writer.memo[key] = node
-        else:  # what could not be written must say so again in the next place it stands
+            writer.memo[key] = (value, node)
+        else:  # a value that could not be written is a problem again in the next place that holds it
             del writer.memo[key]
         return node
 
@@ -98,40 +207,6 @@ class Compound(Converter):
     @abstractmethod
     def write(self, value: Any, writer: Writer) -> Node:
         """As `encode`, for a value seen for the first time."""
-
-
-def is_list(node: Node, tag: str | None = None) -> TypeGuard[SequenceNode]:
-    """Whether a node is a list without a tag, or with the given one."""
-    return isinstance(node, SequenceNode) and node.tag in (SEQ, tag)
-
-
-def is_mapping(node: Node, tag: str | None = None) -> TypeGuard[MappingNode]:
-    """Whether a node is a mapping without a tag, or with the given one."""
-    return isinstance(node, MappingNode) and node.tag in (MAP, tag)
-
-
-def mapping_items(node: Node, reader: Reader) -> dict[str, Node]:
-    """The entries of a mapping by name; duplicate and non-text keys are problems."""
-    items: dict[str, Node] = {}
-    for key, value in node.value:
-        if not isinstance(key, ScalarNode) or kind_of(key) != STR:
-            reader.problem(key, f"expected the name of a field as key, got {describe(key)}")
-        elif key.value in items:
-            reader.problem(key, f"has the key {brief(key.value)} twice")
-        else:
-            items[key.value] = value
-    return items
-
-
-def list_node(items: list[Node], tag: str = SEQ) -> SequenceNode:
-    """A list, on one line if it is short and flat."""
-    flat = all(isinstance(item, ScalarNode) and len(item.value) < 40 for item in items) and len(items) <= 16
-    return SequenceNode(tag, items, flow_style=flat)
-
-
-def mapping_node(items: list[tuple[Node, Node]], tag: str = MAP) -> MappingNode:
-    """A mapping, one entry to a line."""
-    return MappingNode(tag, items, flow_style=not items)
 
 
 def not_serializable(value: Any, writer: Writer) -> Node:
@@ -149,8 +224,14 @@ def not_of_type(value: Any, converter: Converter, writer: Writer) -> Node:
     return writer.problem(f"expected {converter.expected}, got {shown} of type {type(value).__qualname__}")
 
 
-__all__ = [
-    "EXACT", "INVALID", "NO", "POSSIBLE", "REFERENCE", "Compound", "Converter", "Reader", "Schema", "Writer",
-    "describe", "is_list", "is_mapping", "list_node", "mapping_items", "mapping_node", "not_of_type",
-    "not_serializable", "tagged",
-]  # fmt: skip
+def mapping_items(node: Node, reader: Reader) -> dict[str, Node]:
+    """The entries of a mapping by name; duplicate and non-text keys are problems."""
+    items: dict[str, Node] = {}
+    for key, value in node.value:
+        if not isinstance(key, ScalarNode) or kind_of(key) is not Kind.TEXT:
+            reader.problem(key, f"expected the name of a field as key, got {node_text(key)}")
+        elif key.value in items:
+            reader.problem(key, f"has the key {brief(key.value)} twice")
+        else:
+            items[key.value] = value
+    return items

@@ -1,28 +1,44 @@
-"""`@serializable` and `state`: how a class says what it is made from, and what a run changes in it."""
+"""`@serializable` and `state`: how a class declares its constructor fields and the fields that a run changes."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import datetime
 import functools
 import inspect
+import os
 import sys
+import types
 import typing
-from collections.abc import Callable, Generator, Iterator
-from types import ModuleType
+from collections import Counter, abc
+from collections.abc import Callable, Generator, Iterator, Mapping
+from pathlib import PurePath
 from typing import Any, ClassVar, Literal, TypeVar, overload
 
 from typing_extensions import dataclass_transform
 
 from sonosco_like.errors import DefinitionError
-from sonosco_like.serialization.paths import has_path_field, take_text_for_paths
-from sonosco_like.serialization.registry import REGISTRY, Entry, public_name
+from sonosco_like.serialization.registry import REGISTRY, Registration, public_name
 
 T = TypeVar("T")
 _STATE = "sonosco_like.state"
-_RESERVED = {"class": "it says which class to build", "state": "it holds what a run changed"}
+SAVED_AS = "sonosco_like.saved_as"  # metadata of a field: what is written for it, if not the attribute
+_RESERVED = {"class": "it names the class to build", "state": "it holds what a run changed"}
 _MADE_BY_PYTHON = ("_abc_", "_is_protocol", "_is_runtime_protocol")
-_IMPOSSIBLE = (bytes, bytearray, memoryview, complex, range, slice, Generator, Iterator, ModuleType)
+_IMPOSSIBLE = (
+    bytes, bytearray, memoryview, complex, range, slice, Generator, Iterator, types.ModuleType,
+    type, frozenset, datetime.datetime, datetime.date, datetime.time, datetime.timedelta,
+)  # fmt: skip
+_UNIONS = (typing.Union, types.UnionType)
+_ITEMS = (list, set, tuple)
+_FORMS = {
+    "list": (list, abc.Sequence, abc.Iterable, abc.Collection, abc.MutableSequence),
+    "tuple": (tuple,),
+    "set": (set, abc.Set, abc.MutableSet),
+    "mapping": (dict, abc.Mapping, abc.MutableMapping),
+    "function": (abc.Callable,),
+}
 
 
 def state(
@@ -30,8 +46,8 @@ def state(
 ) -> Any:
     """Mark a field as changed by the run: not an argument of the constructor, saved and restored with the run.
 
-    A mutable default is copied for each instance: `counts: dict[str, int] = state({})`. `init` only tells type checkers
-    that the field is no argument.
+    A mutable default is copied for each instance: `counts: dict[str, int] = state({})`. `init` only shows type
+    checkers that the field is no argument.
     """
     if (default is dataclasses.MISSING) == (factory is None):
         raise DefinitionError("state(...) takes either a default or factory=..., so that a fresh object is complete.")
@@ -61,9 +77,9 @@ def serializable(target: Any = None, /, *, version: int = 1, also: tuple[str, ..
     A class becomes a record: its annotated class-level fields are its keyword arguments, `__post_init__` builds what
     follows from them, and `state(...)` fields hold what a run changes. Equality stays identity.
 
-    A class whose fields changed raises its `version`, names its former names in `also`, and brings older files along
-    with `upgrade(version, fields)` (and `upgrade_state(version, state)`), static methods that return the data of
-    `version + 1`.
+    A class whose fields changed raises its `version`, lists its former names in `also`, and reads older files
+    with `upgrade(version, fields)` or `upgrade_state(version, state)`, static methods that return the data of
+    `version + 1`. A field that moved into another object becomes a dictionary of it: `{"position": {"epoch": 3}}`.
     """
     frame = inspect.currentframe()
     caller = frame.f_back if frame else None
@@ -77,15 +93,26 @@ def _define(target: Any, version: int, also: tuple[str, ...], caller: Any) -> An
         raise DefinitionError(f"@serializable goes on a class or a function, not on {target!r}.")
     if target.__name__ == "<lambda>":
         raise DefinitionError("A lambda has no name that a file could use; define a function.")
-    if version < 1 or (version > 1 and isinstance(target, type) and not hasattr(target, "upgrade")):
+    can_upgrade = hasattr(target, "upgrade") or hasattr(target, "upgrade_state") or not isinstance(target, type)
+    if version < 1 or (version > 1 and not can_upgrade):
         raise DefinitionError(
-            f"{target.__name__} has version {version}, but no `upgrade(version, fields)` that brings older files along."
+            f"{target.__name__} has version {version}, but neither `upgrade(version, fields)` nor "
+            f"`upgrade_state(version, state)` to read older files."
         )
     if isinstance(target, type):
         _make_record(target, caller)
     code = (caller.f_code.co_filename, caller.f_lineno) if caller else ("", 0)
-    REGISTRY.add(Entry(public_name(target), target, version, also, (target.__module__, target.__qualname__, *code)))
+    version = max(version, *(_version_of(base) for base in getattr(target, "__mro__", ())[1:]), 1)
+    REGISTRY.add(
+        Registration(public_name(target), target, version, also, (target.__module__, target.__qualname__, *code))
+    )
     return target
+
+
+def _version_of(base: type) -> int:
+    """The version of a class that others are derived from: theirs is not older, as they have its fields."""
+    entry = REGISTRY.registration_of(base)
+    return 1 if entry is None else entry.version
 
 
 def _make_record(cls: type, caller: Any) -> None:
@@ -103,14 +130,14 @@ def _make_record(cls: type, caller: Any) -> None:
         hints = typing.get_type_hints(cls, localns=scope)
     except NameError:
         hints = None
-    for name, hint in (hints or {}).items():
-        _refuse_impossible_type(cls, name, hint)
+    if hints is not None:
+        _check_types(cls, hints)
     cls.__resolved_hints__ = hints  # type: ignore[attr-defined]
     if has_path_field(cls, hints):
-        take_text_for_paths(cls, type_hints)
+        take_text_for_paths(cls, field_types)
 
 
-def type_hints(cls: type) -> dict[str, Any]:
+def field_types(cls: type) -> dict[str, Any]:
     """The types of a serializable class's fields."""
     hints = cls.__dict__.get("__resolved_hints__")
     if hints is None:
@@ -118,6 +145,7 @@ def type_hints(cls: type) -> dict[str, Any]:
             hints = typing.get_type_hints(cls)
         except NameError as error:
             raise DefinitionError(f"A field type of {cls.__qualname__} cannot be resolved: {error}.") from None
+        _check_types(cls, hints)
         cls.__resolved_hints__ = hints  # type: ignore[attr-defined]
     return hints
 
@@ -130,7 +158,7 @@ def _refuse_own_init(cls: type) -> None:
         )
     for base in cls.__mro__[1:]:
         own = "__init__" in base.__dict__ and base is not object
-        if own and not (REGISTRY.entry_of(base) or dataclasses.is_dataclass(base) or _needs_no_arguments(base)):
+        if own and not (REGISTRY.registration_of(base) or dataclasses.is_dataclass(base) or _needs_no_arguments(base)):
             raise DefinitionError(
                 f"{cls.__qualname__} inherits the __init__ of {base.__qualname__}, whose arguments could not be saved. "
                 f"Keep a {base.__qualname__} in a field or make one in __post_init__ instead of inheriting from it."
@@ -181,22 +209,43 @@ def _check_field(cls: type, field: dataclasses.Field[Any]) -> None:
     name = f"{cls.__qualname__}.{field.name}"
     if not field.init and not is_state(field):
         raise DefinitionError(f"{name} is not an argument (init=False) and would be lost. Declare it with state(...).")
-    if REGISTRY.entry_of(type(field.default)):
+    if REGISTRY.registration_of(type(field.default)):
         raise DefinitionError(
             f"{name} has one {type(field.default).__qualname__} as default for all instances. "
             f"Write `field(default_factory=...)`, so that each gets its own."
         )
 
 
-def _refuse_impossible_type(cls: type, name: str, hint: Any) -> None:
+def _check_types(cls: type, hints: dict[str, Any]) -> None:
+    for name, hint in hints.items():
+        if typing.get_origin(hint) is not ClassVar:
+            _check_type(f"{cls.__qualname__}.{name}", hint)
+
+
+def _check_type(name: str, hint: Any) -> None:
     if (typing.get_origin(hint) or hint) in _IMPOSSIBLE:
         raise DefinitionError(
-            f"{cls.__qualname__}.{name} cannot have the type {hint!r}: a file could not restore it. "
+            f"{name} cannot have the type {hint!r}: a file could not restore it. "
             f"docs/format.md lists the types a field may have."
         )
-    for argument in typing.get_args(hint) if typing.get_origin(hint) is not typing.Literal else ():
+    arguments = typing.get_args(hint) if typing.get_origin(hint) is not Literal else ()
+    if typing.get_origin(hint) in _UNIONS and Any not in arguments:
+        forms = Counter(_form(argument) for argument in arguments)
+        twice = next((form for form, count in forms.items() if form and count > 1), None)
+        if twice:
+            raise DefinitionError(
+                f"{name} cannot have the type {hint!r}: two of its types are written as a {twice}, so a file could "
+                f"not tell them apart. Declare one {twice} of both, such as list[int | str]."
+            )
+    for argument in arguments:
         if isinstance(argument, type) or typing.get_origin(argument):
-            _refuse_impossible_type(cls, name, argument)
+            _check_type(name, argument)
+
+
+def _form(hint: Any) -> str:
+    """How values of a type are written, if all types of that form look alike in a file."""
+    kind = typing.get_origin(hint) or hint
+    return next((form for form, kinds in _FORMS.items() if kind in kinds), "")
 
 
 def _torch_module_class() -> type | None:
@@ -211,7 +260,7 @@ def _is_torch_module(cls: type) -> bool:
 
 
 def _let_torch_prepare(cls: type) -> None:
-    """Have `nn.Module` set up its tables before the fields are assigned; modules among them are then registered."""
+    """Let `nn.Module` set up its tables before the fields are assigned, so that modules among them are registered."""
     for field in dataclasses.fields(cls):
         if field.name in vars(cls):  # a default kept on the class would hide a module assigned to the instance
             delattr(cls, field.name)
@@ -224,3 +273,75 @@ def _let_torch_prepare(cls: type) -> None:
         assign_fields(self, **fields)
 
     cls.__init__ = construct  # type: ignore[misc]
+
+
+def mentions_path(hint: Any) -> bool:
+    """Whether a type is a path or holds one."""
+    if typing.get_origin(hint) is typing.Literal:
+        return False
+    is_path = isinstance(hint, type) and issubclass(hint, PurePath)
+    return is_path or any(mentions_path(argument) for argument in typing.get_args(hint))
+
+
+def with_paths(hint: Any, value: Any) -> Any:
+    """The value with each text replaced by a path, where the type wants a path and no text; else the same value."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(value, (str, os.PathLike)):
+        wants_path = isinstance(hint, type) and issubclass(hint, PurePath)
+        if wants_path and not isinstance(value, PurePath):
+            return hint(value)
+        return _of_union(arguments, value) if origin in _UNIONS else value
+    if origin in _UNIONS:
+        return _of_union(arguments, value)
+    if origin is typing.Annotated:
+        return with_paths(arguments[0], value)
+    if isinstance(value, _ITEMS) and arguments and origin is not None and mentions_path(hint):
+        return _items(arguments[0], value)
+    if isinstance(value, Mapping) and len(arguments) == 2 and mentions_path(arguments[1]):
+        found = {key: with_paths(arguments[1], each) for key, each in value.items()}
+        return found if any(found[key] is not value[key] for key in value) else value
+    return value
+
+
+def _of_union(options: tuple[Any, ...], value: Any) -> Any:
+    if isinstance(value, str) and any(_takes_text(option, value) for option in options):
+        return value
+    found = (with_paths(option, value) for option in options)
+    return next((each for each in found if each is not value), value)
+
+
+def _takes_text(hint: Any, text: str) -> bool:
+    if typing.get_origin(hint) is typing.Literal:
+        return text in typing.get_args(hint)
+    return hint in (str, Any, object)
+
+
+def _items(hint: Any, values: Any) -> Any:
+    found = [with_paths(hint, each) for each in values]
+    return type(values)(found) if any(a is not b for a, b in zip(found, values, strict=True)) else values
+
+
+def take_text_for_paths(cls: type, hints_of: Callable[[type], dict[str, Any]]) -> None:
+    """Let the constructor of a record accept texts for fields that are paths."""
+    assign_fields: Callable[..., None] = cls.__init__  # type: ignore[misc]
+    by_position = [field.name for field in dataclasses.fields(cls) if field.init and not field.kw_only]
+
+    @functools.wraps(assign_fields)
+    def construct(self: Any, *args: Any, **fields: Any) -> None:
+        try:
+            hints = hints_of(cls)
+        except DefinitionError:  # a type that is not known: its values are left as they are
+            hints = {}
+        names = [*by_position, *[""] * len(args)]  # too many arguments are refused where they arrive
+        args = tuple(with_paths(hints.get(name), value) for name, value in zip(names, args, strict=False))
+        assign_fields(self, *args, **{name: with_paths(hints.get(name), value) for name, value in fields.items()})
+
+    cls.__init__ = construct  # type: ignore[misc]
+
+
+def has_path_field(cls: type, hints: dict[str, Any] | None) -> bool:
+    """Whether a field of a record may be a path, as far as its types are known."""
+    fields = [field for field in dataclasses.fields(cls) if field.init]
+    if hints is None:
+        return any("Path" in str(field.type) for field in fields)
+    return any(mentions_path(hints[field.name]) for field in fields if field.name in hints)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from yaml.nodes import MappingNode, Node, ScalarNode
+from yaml.nodes import Node, ScalarNode
 
-from sonosco_like.serialization import files
-from sonosco_like.serialization.context import Writer, describe, join_path
-from sonosco_like.serialization.document import MAX_BYTES, parse
-from sonosco_like.serialization.folder import of_one_piece, open_tensors, read_graph, read_state
+from sonosco_like.serialization.converter import Writer
+from sonosco_like.serialization.nodes import Parts, join_path, node_text, walk_nodes
+from sonosco_like.serialization.saved_folder import Saved, open_saved
 from sonosco_like.serialization.tensors import TensorWriter
 from sonosco_like.serialization.types import converter_for
 
 _ABSENT = "(absent)"
-_Leaves = dict[str, str]
+_Tensors = Callable[[str], torch.Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Difference:
 def diff(a: Any, b: Any) -> list[Difference]:
     """The differences between two objects, or between saved ones given as paths; an empty list if they are alike.
 
-    Objects and checkpoints are compared with their state and tensors, config files by what they say.
+    Objects and checkpoints are compared with their state and tensors, config files by their values.
     """
     left, right = _leaves(a), _leaves(b)
     paths = dict.fromkeys([*left, *right])
@@ -45,58 +44,42 @@ def diff(a: Any, b: Any) -> list[Difference]:
     return [Difference(*entry) for entry in texts if entry[1] != entry[2]]
 
 
-def _leaves(value: Any) -> _Leaves:
+def _leaves(value: Any) -> dict[str, str]:
     if isinstance(value, (str, Path)):
-        return of_one_piece(files.absolute(value), _saved_leaves)
+        return _leaves_at(value)
     tensors = TensorWriter()
     writer = Writer(type(value).__qualname__, tensors)
     node = converter_for(Any).encode(value, writer)
     writer.raise_problems()
-    return _Flattening(tensors.tensors.get).leaves(node)
+    return _flatten([((), node)], tensors.tensors.get)
 
 
-def _saved_leaves(path: Path) -> _Leaves:
-    if not path.is_dir():
-        return _Flattening(None).leaves(parse(files.read_file(path, MAX_BYTES), str(path)))
-    state = read_state(path)
-    tensors = open_tensors(path, state)
-    flattening = _Flattening(lambda name: tensors.read(name) if name in tensors else None)
-    return {**flattening.leaves(read_graph(path, state)), **flattening.leaves(state["objects"], ("state",))}
+def _leaves_at(path: str | Path) -> dict[str, str]:
+    opened = open_saved(path)
+    if not isinstance(opened, Saved):
+        return _flatten([((), opened.root)], None)
+    tensors = opened.tensor_file
+    tensor = lambda name: tensors.read(name) if tensors is not None and name in tensors else None  # noqa: E731
+    return _flatten([((), opened.graph.root), (("state",), opened.state_file.node)], tensor)
 
 
-class _Flattening:
-    """Turns nodes into leaves by path. A node met again, through an alias, is named by its first path, not expanded."""
-
-    def __init__(self, tensor: Callable[[str], torch.Tensor | None] | None) -> None:
-        self._tensor = tensor
-        self._seen: dict[int, str] = {}
-
-    def leaves(self, root: Node, path: tuple[Any, ...] = ()) -> _Leaves:
-        found: _Leaves = {}
-        stack: list[tuple[tuple[Any, ...], Node]] = [(path, root)]
-        while stack:
-            parts, node = stack.pop()
-            name = join_path(parts)
+def _flatten(roots: list[tuple[Parts, Node]], tensor: _Tensors | None) -> dict[str, str]:
+    """The text of each leaf by path. A node met again, through an alias, is named by its first path, not expanded."""
+    found: dict[str, str] = {}
+    first: dict[int, Parts] = {}
+    for path, root in roots:
+        for parts, node in walk_nodes(root, path, first):
             if isinstance(node, ScalarNode) or not node.value:
-                found[name] = self._text(node)
-            elif id(node) in self._seen:
-                found[name] = f"the same as {self._seen[id(node)] or '(top)'}"
-            else:
-                self._seen[id(node)] = name
-                stack.extend(reversed([((*parts, part), child) for part, child in _children(node)]))
-        return found
-
-    def _text(self, node: Node) -> str:
-        stored = isinstance(node, ScalarNode) and node.tag in ("!tensor", "!array") and self._tensor
-        tensor = self._tensor(node.value) if stored and self._tensor else None
-        return describe(node) if tensor is None else _fingerprint(tensor)
+                found[join_path(parts)] = _text(node, tensor)
+            elif first[id(node)] != parts:
+                found[join_path(parts)] = f"the same as {join_path(first[id(node)]) or '(top)'}"
+    return found
 
 
-def _children(node: Node) -> Iterator[tuple[Any, Node]]:
-    if isinstance(node, MappingNode):
-        yield from ((key.value if isinstance(key, ScalarNode) else describe(key), value) for key, value in node.value)
-    else:
-        yield from enumerate(node.value)
+def _text(node: Node, tensor: _Tensors | None) -> str:
+    stored = isinstance(node, ScalarNode) and node.tag in ("!tensor", "!array") and tensor is not None
+    value = tensor(node.value) if stored and tensor is not None else None
+    return node_text(node) if value is None else _fingerprint(value)
 
 
 def _fingerprint(tensor: torch.Tensor) -> str:

@@ -1,118 +1,317 @@
-"""Text to YAML nodes and back: safe, bounded, with the line of everything kept.
-
-Nodes are all we take from PyYAML: no constructor ever runs, so no tag can build anything. Aliases are shared nodes and
-are never expanded, so an alias bomb is as small as its text.
-"""
+"""`Document`: the text of a config, parsed once. `dumps` and `loads`: an object graph as one YAML text."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from sonosco_like.errors import ConfigError, Problem
-from sonosco_like.serialization.scalars import MAP, PLAIN, SEQ, STR, written_kind
+from sonosco_like.serialization.converter import INVALID, Reader, TooManyProblems, Writer
+from sonosco_like.serialization.files import read_file
+from sonosco_like.serialization.nodes import (
+    Plain,
+    anchor_names,
+    join_path,
+    node_at,
+    node_text,
+    plain_node,
+    plain_value,
+    split_path,
+    tagged,
+    walk_nodes,
+)
+from sonosco_like.serialization.types import converter_for
+from sonosco_like.serialization.yaml_text import MAP, PLAIN, SEQ, STR, UNREADABLE, parse, write
 
-MAX_BYTES = 64 * 2**20
-MAX_NODES = 1_000_000
-MAX_DEPTH = 100
-_MAX_LEVELS = MAX_DEPTH + 10  # the files of a checkpoint wrap a graph in a few levels of their own
+if TYPE_CHECKING:
+    from sonosco_like.serialization.tensors import TensorReader
 
-_BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_BaseDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+T = TypeVar("T")
+ValuePath = str | Sequence[str | int]
 
 
-class _ExcessError(yaml.YAMLError):
-    """Deeper or larger than a text may be."""
+class Document:
+    """The text of a config, parsed once: its values by path, changes of them, and the object it describes.
 
+        document = Document.read(Path("las.yaml"), overrides=["trainer.epochs=3"])
+        document.get("trainer.epochs")              # 3
+        document.get("trainer.callbacks")           # a list of dictionaries
+        document.set("trainer.device", "cpu")
+        document.leaves()["trainer.optimizer.lr"]   # "0.001", as it is written
+        experiment = document.build(Experiment)     # errors name file, line and path
 
-class _Loader(_BaseLoader):  # type: ignore[misc]
-    """Composes nodes without guessing what plain scalars mean; the field's type decides that.
-
-    The composer calls `descend_resolver` before each node and `ascend_resolver` after it. Counting there stops a text
-    that is too deep before the C stack ends, and one that is too large before the memory does.
+    A path is `trainer.callbacks[0].patience`, or a tuple of its parts; the empty path stands for the whole text.
     """
 
-    depth = 0
-    nodes = 0
+    def __init__(self, root: Node, source: str, tensors: TensorReader | None = None) -> None:
+        self.source = source
+        self.root = root
+        self._tensors = tensors
+        self._plain: dict[int, Any] = {}
 
-    def resolve(self, kind: type, value: Any, implicit: Any) -> str:
-        if kind is ScalarNode:
-            return PLAIN if implicit[0] else STR
-        return SEQ if kind is SequenceNode else MAP
+    @classmethod
+    def parse(
+        cls,
+        text: str | bytes,
+        source: str = "<text>",
+        overrides: Iterable[str] = (),
+        tensors: TensorReader | None = None,
+    ) -> Document:
+        """The document of a text, with the overrides `a.b[0].c=value` in it. `source` names it in messages.
 
-    def descend_resolver(self, current_node: Any, current_index: Any) -> None:
-        self.depth += 1
-        self.nodes += 1
-        if self.depth > _MAX_LEVELS:
-            raise _ExcessError(f"is nested deeper than {MAX_DEPTH} levels")
-        if self.nodes > MAX_NODES:
-            raise _ExcessError(f"holds more than {MAX_NODES:,} values")
+        Raises ConfigError for what is not one YAML document, and for all overrides that do not fit.
+        """
+        return cls(apply_overrides(parse(text, source), overrides), source, tensors)
 
-    def ascend_resolver(self) -> None:
-        self.depth -= 1
+    @classmethod
+    def read(cls, path: Path, overrides: Iterable[str] = (), source: str | None = None) -> Document:
+        """The document of a file. A link is refused with StorageError; resolve the path first where links are fine."""
+        return cls.parse(read_file(path), source or str(path), overrides)
 
+    @classmethod
+    def of(cls, value: Any, *, state: bool = False) -> Document:
+        """The document that an object graph is written as. Raises ConfigError naming all that cannot be written."""
+        source = type(value).__qualname__
+        writer = Writer(source, with_state=state)
+        node = converter_for(Any).encode(value, writer)
+        writer.raise_problems()
+        return cls(tagged(node, "!dict") if isinstance(value, dict) else node, source)
 
-class _Dumper(_BaseDumper):  # type: ignore[misc]
-    """Writes a scalar without quotes only where every reader takes it for what it is."""
-
-    def resolve(self, kind: type, value: Any, implicit: Any) -> str:
-        if kind is ScalarNode:
-            return written_kind(value) if implicit[0] else STR
-        return SEQ if kind is SequenceNode else MAP
-
-
-def parse(text: str | bytes, source: str) -> Node:
-    """The root node of a text. Raises ConfigError for what is not a single, bounded YAML document."""
-    text = _decode(text, source)
-    if len(text) > MAX_BYTES:
-        _refuse(f"has {len(text):,} characters, more than the {MAX_BYTES:,} allowed.", source)
-    try:
-        loader = _Loader(text)
+    def get(self, path: ValuePath = ()) -> Plain:
+        """What is at a path as plain data, one and the same object for all aliases; None if nothing is there."""
+        node = self._node(path)
         try:
-            node = loader.get_single_node()
-        finally:
-            loader.dispose()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        said = " ".join(part for part in (error.context, error.problem) if part)
-        _refuse(f"is not valid YAML: {said}.", source, mark.line + 1 if mark else None)
-    except _ExcessError as error:
-        _refuse(f"{error}.", source)
-    except yaml.YAMLError as error:
-        _refuse(f"is not valid YAML: {error}.", source)
-    except RecursionError:
-        _refuse(f"is nested deeper than {MAX_DEPTH} levels.", source)
-    except (ValueError, UnicodeError, OverflowError) as error:
-        _refuse(f"is not valid YAML: {error}.", source)
-    if node is None:
-        _refuse("is empty.", source)
-    return node  # type: ignore[no-any-return]
+            return None if node is None else plain_value(node, self._plain)
+        except ValueError as error:
+            raise ConfigError([Problem(f"{error}", join_path(split_path(path)), self.source)]) from None
+
+    def set(self, path: ValuePath, value: Plain) -> None:
+        """Put plain data at a path, and make the mappings on the way to it; ConfigError if something else is there."""
+        parts = split_path(path)
+        put(self.root, parts, plain_node(value, self._node(path) or self.root), join_path(parts))
+        self._plain.clear()
+
+    def override(self, overrides: Iterable[str]) -> None:
+        """Put the overrides `a.b[0].c=value` in their places. Raises ConfigError for all that do not fit."""
+        apply_overrides(self.root, overrides)
+        self._plain.clear()
+
+    def leaves(self) -> dict[str, str]:
+        """The text of each number, text, truth value and null by its path; what an alias repeats is there once.
+
+        An empty list or mapping is `{}`.
+        """
+        first: dict[int, tuple[Any, ...]] = {}
+        return {
+            join_path(parts): str(node.value) if isinstance(node, ScalarNode) else "{}"
+            for parts, node in walk_nodes(self.root, first=first)
+            if isinstance(node, ScalarNode) or not node.value
+        }
+
+    def describe(self, path: ValuePath = ()) -> str:
+        """What is at a path, for messages: `the number 3`, `'cpu'`, `a list`, or `nothing`."""
+        node = self._node(path)
+        return "nothing" if node is None else node_text(node)
+
+    def text(self, path: ValuePath = ()) -> str:
+        """The YAML of what is at a path; nothing if nothing is there."""
+        node = self._node(path)
+        return "" if node is None else write(node, anchor_names(node)).removesuffix("...\n")
+
+    def normalise(self, path: ValuePath, expected: Any) -> None:
+        """Write a value as one of the expected type would be saved: 2 as 2.0 where a float is wanted.
+
+        What is not there, or cannot be read as that type, is left as it is.
+        """
+        node = self._node(path)
+        if node is None:
+            return
+        with suppress(ConfigError):
+            writer = Writer(self.source, with_state=False)
+            written = converter_for(expected).encode(decode(node, expected, Reader(self.source)), writer)
+            writer.raise_problems()
+            put(self.root, split_path(path), written, str(path))
+            self._plain.clear()
+
+    @overload
+    def build(self, expected: type[T]) -> T: ...
+    @overload
+    def build(self, expected: Any = ...) -> Any: ...
+    def build(self, expected: Any = None) -> Any:
+        """The object that the document describes, of the expected type.
+
+        Raises ConfigError with every problem at once, each with line and path.
+        """
+        return decode(self.root, expected, Reader(self.source, self._tensors))
+
+    def _node(self, path: ValuePath) -> Node | None:
+        return node_at(self.root, split_path(path))
 
 
-def write(node: Node) -> str:
-    """The text of a node tree; a node that occurs twice becomes an anchor."""
-    return str(yaml.serialize(node, Dumper=_Dumper, allow_unicode=True, width=120))
+def dumps(value: Any, *, state: bool = True) -> str:
+    """The YAML of an object graph: every constructor field, and with `state` what a run changed.
+
+    Raises ConfigError naming everything that cannot be written. Tensors never become text: a graph with weights is
+    saved to a folder, or written with `state=False`.
+    """
+    root = Document.of(value, state=state).root
+    return write(root, None if state else anchor_names(root))  # names of anchors are for people, and take time
 
 
-def line_of(node: Node) -> int | None:
-    """The line a node was read from, counted from 1; None for a node that was made here."""
-    return node.start_mark.line + 1 if node.start_mark is not None else None
+@overload
+def loads(text: str | bytes, expected: type[T], *, source: str = ..., overrides: Iterable[str] = ...) -> T: ...
+@overload
+def loads(text: str | bytes, expected: Any = ..., *, source: str = ..., overrides: Iterable[str] = ...) -> Any: ...
+def loads(text: str | bytes, expected: Any = None, *, source: str = "<text>", overrides: Iterable[str] = ()) -> Any:
+    """The object graph of a YAML text. `expected` is the type it must have; `overrides` are `a.b[0].c=value`.
+
+    Raises ConfigError with every problem at once, each with line and path.
+    """
+    return Document.parse(text, source, overrides).build(expected)
 
 
-def _decode(text: str | bytes, source: str) -> str:
+def decode(node: Node, expected: Any, reader: Reader) -> Any:
+    """A node as an object of the expected type, or all that is wrong with it."""
+    hint = _top_level(node, expected)
+    value: Any = INVALID
+    with suppress(TooManyProblems):
+        value = converter_for(hint).decode(node, reader)
+    reader.raise_problems()
+    if value is INVALID:
+        raise ConfigError([Problem("does not describe an object that can be built", source=reader.source)])
+    return value
+
+
+def _top_level(node: Node, expected: Any) -> Any:
+    """At the top, a mapping is an object: a forgotten `class` is an error there, not a dictionary."""
+    if expected is not None:
+        return expected
+    untagged = isinstance(node, MappingNode) and node.tag == MAP
+    return object if untagged and all(key.value != "function" for key, _ in node.value) else Any
+
+
+def apply_overrides(root: Node, overrides: Iterable[str]) -> Node:
+    """The tree with each override put in its place. Raises ConfigError for all that do not fit."""
+    problems: list[Problem] = []
+    for override in overrides:
+        try:
+            _apply(root, override)
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return root
+
+
+def quote_override(text: str) -> str:
+    """A text as a value that is this text for any field, blanks and signs included."""
+    return str(yaml.dump(text, default_style='"', width=math.inf)).removesuffix("\n")
+
+
+def _apply(root: Node, override: str) -> None:
+    path, equals, text = override.partition("=")
+    steps = _steps(path.strip())
+    if not equals or not steps:
+        _refuse(override, "expected path=value, for example trainer.callbacks[0].patience=3")
+    value = _value(text, f"--set {path}")
+    _mark(value, f"--set {path}")
+    put(root, steps, value, override)
+
+
+def put(root: Node, steps: list[str | int], value: Node, override: str) -> None:
+    """Put a value in its place; mappings on the way that are not there are made. `override` names it in messages."""
+    node = root
+    for step, following in itertools.pairwise(steps):
+        node = _enter(node, step, following, override)
+    _put(node, steps[-1], value, override)
+
+
+def _value(text: str, source: str) -> Node:
+    """The value as YAML; unless quotes or a tag say what it is, its `raw` text is kept beside it."""
     try:
-        if isinstance(text, bytes):
-            return text.decode("utf-8-sig")
-        text.encode("utf-8")  # lone surrogates
-        return text
-    except UnicodeError as error:
-        _refuse(f"is not UTF-8 text: {error}.", source)
+        node = parse(text if text.strip() else "null", source)
+    except ConfigError as error:
+        if not _is_unicode(text):
+            raise
+        node = ScalarNode(UNREADABLE, text)
+        node.unreadable = error.problems[0].message  # type: ignore[attr-defined]
+    if node.tag in (PLAIN, MAP, SEQ, UNREADABLE):
+        node.raw = text  # type: ignore[attr-defined]
+    return node
 
 
-def _refuse(message: str, source: str, line: int | None = None) -> NoReturn:
-    raise ConfigError([Problem(message, source=source, line=line)])
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
-__all__ = ["MappingNode", "Node", "ScalarNode", "SequenceNode", "line_of", "parse", "write"]
+def _steps(path: str) -> list[str | int]:
+    try:
+        return split_path(path)
+    except ValueError:
+        return []
+
+
+def _enter(node: Node, step: str | int, following: str | int, override: str) -> Node:
+    if isinstance(step, int):
+        return _items(node, step, override)[step]
+    for key, value in _entries(node, step, override):
+        if isinstance(key, ScalarNode) and key.value == step:
+            return value
+    if isinstance(following, int):
+        _refuse(override, f"there is no list {step!r}")
+    made = MappingNode(MAP, [], node.start_mark, node.end_mark)
+    node.value.append((ScalarNode(STR, step, node.start_mark, node.end_mark), made))
+    return made
+
+
+def _put(node: Node, step: str | int, value: Node, override: str) -> None:
+    if isinstance(step, int):
+        items = _items(node, step, override, appending=True)
+        items[step : step + 1] = [value]
+        return
+    entries = _entries(node, step, override)
+    for index, (key, _) in enumerate(entries):
+        if isinstance(key, ScalarNode) and key.value == step:
+            entries[index] = (key, value)
+            return
+    entries.append((ScalarNode(STR, step, value.start_mark, value.end_mark), value))
+
+
+def _items(node: Node, index: int, override: str, appending: bool = False) -> list[Node]:
+    if not isinstance(node, SequenceNode):
+        _refuse(override, f"[{index}] needs a list there")
+    if index >= len(node.value) + appending:
+        _refuse(override, f"the list has {len(node.value)} values, so there is no [{index}]")
+    return node.value  # type: ignore[no-any-return]
+
+
+def _entries(node: Node, name: str, override: str) -> list[tuple[Node, Node]]:
+    if not isinstance(node, MappingNode):
+        _refuse(override, f"{name!r} needs a mapping there")
+    return node.value  # type: ignore[no-any-return]
+
+
+def _mark(node: Node, source: str) -> None:
+    """Have problems with this value point at the command line, not at a line of the file."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if getattr(current, "source", None) is None:
+            current.source = source  # type: ignore[attr-defined]
+            children = current.value if not isinstance(current, ScalarNode) else []
+            stack += [part for child in children for part in (child if isinstance(child, tuple) else (child,))]
+
+
+def _refuse(override: str, message: str) -> NoReturn:
+    raise ConfigError([Problem(message, source=f"--set {override[:100]}")])

@@ -1,9 +1,9 @@
 """Writing so that a crash at any moment leaves the old or the new, never half; reading only what is really there.
 
 Something new is written beside its place, flushed to disk, and renamed into it. Renaming is atomic for a file. A folder
-that replaces another is moved in two steps, with the former one kept as `.NAME.previous` in between; whoever reads
-puts it back if a crash fell between the two. A reader cannot tell a crash from a writer that is between the two, so a
-writer that finds the former one back in its place moves it once more.
+that replaces another is moved in two steps, and the former one is called `.NAME.previous` in between. A reader puts
+it back if a crash fell between the two steps. A reader cannot tell a crash from a writer that is between the two steps,
+so a writer that finds the former one back in its place moves it once more.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 from sonosco_like.errors import StorageError
 
+MAX_BYTES = 64 * 2**20
 _CHUNK = 2**20
 _ATTEMPTS = 100  # at putting a folder in its place while readers keep putting the former one back
 
@@ -64,7 +65,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def restore_previous(path: Path) -> None:
-    """Finish what a crash between the two steps of replacing a folder left undone."""
+    """Put the former folder back if a crash came between the two steps of replacing it."""
     previous = _previous(path)
     try:
         if not path.exists() and previous.is_dir() and not previous.is_symlink():
@@ -76,10 +77,10 @@ def restore_previous(path: Path) -> None:
 
 
 @contextmanager
-def unchanged(path: Path) -> Iterator[Callable[[], bool]]:
-    """A function that says whether `path` is still the file or folder it was when the block began.
+def detect_replacement(path: Path) -> Iterator[Callable[[], bool]]:
+    """A function that returns whether `path` is still the file or folder it was when the block began.
 
-    It is held open, so that no other can be given its number in the meantime.
+    The file is held open, so that the system gives its number to no other file in the meantime.
     """
     descriptor: int | None = None
     if os.name == "posix":
@@ -98,7 +99,7 @@ def unchanged(path: Path) -> Iterator[Callable[[], bool]]:
             os.close(descriptor)
 
 
-def absolute(path: str | Path) -> Path:
+def absolute_path(path: str | Path) -> Path:
     """The path from the root, so that `.` has a name too; links in it are kept."""
     if "\0" in str(path):
         raise StorageError(f"{str(path)!r} cannot be the name of a file: it holds a NUL character.")
@@ -106,7 +107,7 @@ def absolute(path: str | Path) -> Path:
 
 
 def write_file(path: Path, content: bytes, private: bool = False) -> None:
-    """Write and flush one file that is not in its place yet; what a killed save or a stranger left there goes first."""
+    """Write and flush one file that is not in its place yet; what is already there is removed first."""
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         path.unlink()
     with open(path, "xb", opener=_private if private else None) as file:
@@ -119,7 +120,7 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def read_file(path: Path, limit: int) -> bytes:
+def read_file(path: Path, limit: int = MAX_BYTES) -> bytes:
     """The content of a regular file; links, devices and oversized files are refused."""
     with _open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -128,7 +129,7 @@ def read_file(path: Path, limit: int) -> bytes:
         return file.read()
 
 
-def differs(path: Path, content: bytes) -> bool:
+def file_differs(path: Path, content: bytes) -> bool:
     """Whether a path is anything but a regular file with this content."""
     is_file = path.is_file() and not path.is_symlink()
     return not is_file or path.stat().st_size != len(content) or path.read_bytes() != content

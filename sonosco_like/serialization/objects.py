@@ -1,40 +1,87 @@
-"""Objects of registered classes, and registered classes as values."""
+"""Objects of registered classes: a mapping of their fields."""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from yaml.nodes import MappingNode, Node, ScalarNode
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from sonosco_like.errors import NetworkError, SonoscoError, did_you_mean
-from sonosco_like.serialization.context import Invalid, brief
+from sonosco_like.errors import NetworkError, SonoscoError, did_you_mean, list_some
 from sonosco_like.serialization.converter import (
-    EXACT,
     INVALID,
-    NO,
-    POSSIBLE,
     REFERENCE,
     Compound,
-    Converter,
+    Fit,
+    Invalid,
     Reader,
     Schema,
     Writer,
-    is_mapping,
     mapping_items,
-    mapping_node,
     not_of_type,
     not_serializable,
-)  # fmt: skip
-from sonosco_like.serialization.plans import FieldPlan, Plan, field_value
-from sonosco_like.serialization.registry import REGISTRY, Entry, fits, is_abstract
-from sonosco_like.serialization.scalars import STR, kind_of
-from sonosco_like.serialization.states import encode_states, parts_covered, restore_states
-from sonosco_like.serialization.upgrades import upgraded
+)
+from sonosco_like.serialization.fields import FieldPlan, Plan, field_value
+from sonosco_like.serialization.nodes import brief, is_mapping, mapping_node, plain_node, plain_scalar
+from sonosco_like.serialization.registry import REGISTRY, Registration, fits, is_abstract
+from sonosco_like.serialization.yaml_text import MAP, SEQ, STR, Kind, kind_of
+
+_RESERVED = ("class", "state")
+_MAX_VALUES = 100_000
+
+
+def upgraded(
+    entry: Registration, version: int, items: dict[str, Node], node: Node, reader: Reader, hook: str
+) -> dict[str, Node]:
+    """The entries after every upgrade from `version` to the current one; unchanged when there is nothing to do."""
+    step = getattr(entry.target, hook, None)
+    if version == entry.version or step is None:
+        return items
+    kept = {name: items[name] for name in _RESERVED if name in items}
+    try:
+        budget = itertools.count()
+        plain = {name: _plain(value, budget) for name, value in items.items() if name not in kept}
+        originals = {id(value): items[name] for name, value in plain.items()}
+        current = dict(plain)
+        for number in range(version, entry.version):
+            current = dict(step(number, current))
+        made = {name: _as_node(value, originals.get(id(value)), node, budget) for name, value in current.items()}
+        return {**kept, **made}
+    except Exception as error:  # an upgrade is code for files it has not seen; its failure is a problem of this file
+        reader.problem(node, f"{entry.name} version {version} could not be upgraded: {type(error).__name__}: {error}")
+        return items
+
+
+def _as_node(value: Any, original: Node | None, near: Node, budget: Iterator[int]) -> Node:
+    """A value as a node: the one it was read from, with its line and its aliases, if the upgrade left it as it was."""
+    if original is not None and _plain(original, budget) == value:
+        return original
+    return plain_node(value, near)
+
+
+def _plain(node: Node, budget: Iterator[int]) -> Any:
+    """A node as plain data for an upgrade: scalars, and lists and mappings of them.
+
+    Anything else, such as an object or a reference to a tensor, stays a node, which may be moved, renamed or dropped.
+    """
+    if next(budget) > _MAX_VALUES:
+        raise ValueError(f"it holds more than {_MAX_VALUES:,} values, aliases counted each time")
+    if isinstance(node, ScalarNode):
+        return plain_scalar(node) if kind_of(node) is not Kind.OTHER else node
+    if isinstance(node, SequenceNode) and node.tag == SEQ:
+        return [_plain(item, budget) for item in node.value]
+    if not isinstance(node, MappingNode):  # a list with a tag, such as a tuple
+        return node
+    keys = [key.value for key, _ in node.value if isinstance(key, ScalarNode) and kind_of(key) is Kind.TEXT]
+    if node.tag == MAP and len(keys) == len(node.value) and not {"class", "function"} & set(keys):
+        return {key.value: _plain(value, budget) for key, value in node.value}
+    return node
+
 
 _VERSION = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
-CLASS, STATE = "class", "state"
+CLASS, STATE, STATE_DICT = "class", "state", "state_dict"
 
 
 class ObjectConverter(Compound):
@@ -53,22 +100,22 @@ class ObjectConverter(Compound):
             hint = did_you_mean(node.value, self._names()) if isinstance(node, ScalarNode) else ""
             known = isinstance(node, ScalarNode) and node.value in self._names()
             return reader.expected(node, self.expected, f"; write {{class: {node.value}}}" if known else hint)
-        entry_and_version = self._entry(node, reader)
-        if isinstance(entry_and_version, Invalid):
+        found = self._registration(node, reader)
+        if isinstance(found, Invalid):
             return INVALID
-        return self.construct(node, *entry_and_version, reader)
+        return self.construct(node, *found, reader)
 
     def _refer(self, node: ScalarNode, reader: Reader) -> Any:
         found = reader.objects.get(node.value)
-        if found is None or not self.holds(found):
+        if found is None or not self.fit_of_value(found):
             return reader.problem(node, f"there is no {self.name} at {brief(node.value)} in this graph")
         return found
 
-    def construct(self, node: MappingNode, entry: Entry, version: int, reader: Reader) -> Any:
+    def construct(self, node: MappingNode, entry: Registration, version: int, reader: Reader) -> Any:
         """The object a mapping describes; one and the same for every place that aliases the mapping."""
         key = (id(node), id(entry))
         if key in reader.memo:
-            found = reader.memo[key]
+            found = reader.memo[key][1]
             return reader.expected(node, self.expected, " that is valid") if found is INVALID else found
         plan = self.plan_of(entry.target)
         known_problems = reader.problem_count
@@ -80,20 +127,21 @@ class ObjectConverter(Compound):
         if made is not INVALID and STATE in items:
             with reader.at(STATE):
                 restore_states(made, plan, entry, version, items[STATE], reader)
-        reader.memo[key] = made
+        reader.memo[key] = (node, made)
         return made
 
     def write(self, value: Any, writer: Writer) -> Node:
-        entry = REGISTRY.entry_of(type(value))
+        entry = REGISTRY.registration_of(type(value))
         if entry is None or not isinstance(type(value), type):
             return not_serializable(value, writer)
-        if not self.holds(value):
+        if not self.fit_of_value(value):
             return not_of_type(value, self, writer)
         if id(value) in writer.objects:
             return ScalarNode(REFERENCE, writer.objects[id(value)])
         key = (id(value), id(entry))
-        if key in writer.memo:
-            return writer.memo[key]
+        known = writer.memo.get(key)
+        if known is not None and known[1] is not None:
+            return known[1]
         plan = self.plan_of(entry.target)
         writer.covered |= parts_covered(value, plan)
         before = writer.problem_count
@@ -104,27 +152,27 @@ class ObjectConverter(Compound):
             writer.parts.pop()
         if writer.with_state:
             with writer.at(STATE):
-                states = encode_states(value, plan, writer, changed_only=True)
+                states = encode_states(value, plan, writer)
             items += [(ScalarNode(STR, STATE), mapping_node(states))] if states else []
         node = mapping_node(items)
         if writer.problem_count == before:
-            writer.memo[key] = node
+            writer.memo[key] = (value, node)
         return node
 
-    def reads(self, node: Node) -> int:
+    def fit_of_node(self, node: Node) -> Fit:
         if not is_mapping(node):
-            return EXACT if node.tag == REFERENCE else NO
+            return Fit.EXACT if node.tag == REFERENCE else Fit.NO
         name = value_of(node, CLASS)
         if name is None:
-            return POSSIBLE if self._is_concrete() else NO
+            return Fit.POSSIBLE if self._is_concrete() else Fit.NO
         entry = REGISTRY.find(_split(name)[0])
-        return EXACT if entry and entry.is_class and fits(entry.target, self.base) else NO
+        return Fit.EXACT if entry and entry.is_class and fits(entry.target, self.base) else Fit.NO
 
-    def holds(self, value: Any) -> int:
+    def fit_of_value(self, value: Any) -> Fit:
         try:
-            return EXACT if isinstance(value, self.base) else NO
+            return Fit.EXACT if isinstance(value, self.base) else Fit.NO
         except TypeError:  # a protocol that cannot be checked at run time
-            return POSSIBLE
+            return Fit.POSSIBLE
 
     def schema(self, refer: Callable[[type], Schema]) -> Schema:
         options = [refer(entry.target) for entry in REGISTRY.subclasses(self.base) if not is_abstract(entry.target)]
@@ -132,33 +180,41 @@ class ObjectConverter(Compound):
             return options[0]
         return {"anyOf": options} if options else {"type": "object"}
 
-    def _entry(self, node: MappingNode, reader: Reader) -> tuple[Entry, int] | Invalid:
+    def _version_without_class(self, entry: Registration, node: MappingNode) -> int:
+        """The current version, unless a key is unknown to it: only a file of an older version has such keys."""
+        known = {CLASS, STATE, *self.plan_of(entry.target).fields}
+        unknown = any(isinstance(key, ScalarNode) and key.value not in known for key, _ in node.value)
+        return 1 if unknown else entry.version
+
+    def _registration(self, node: MappingNode, reader: Reader) -> tuple[Registration, int] | Invalid:
         class_node = next((value for key, value in node.value if _is_key(key, CLASS)), None)
         if class_node is None:
             if self._is_concrete():
-                entry = REGISTRY.entry_of(self.base)
+                entry = REGISTRY.registration_of(self.base)
                 assert entry is not None
-                return entry, entry.version
-            return reader.problem(node, f"needs `class`: which {self.name} is it? One of {_some(self._names())}")
+                return entry, self._version_without_class(entry, node)
+            return reader.problem(node, f"needs `class`: which {self.name} is it? One of {_list_names(self._names())}")
         with reader.at(CLASS):
-            found = find_entry(class_node, "class", reader, self._names())
+            found = find_registration(class_node, "class", reader, self._names())
             if isinstance(found, Invalid):
                 return INVALID
             if not fits(found[0].target, self.base):
-                names = _some(self._names())
+                names = _list_names(self._names())
                 return reader.problem(class_node, f"expected {self.expected}, got {found[0].name}; known are {names}")
             if is_abstract(found[0].target):
-                return reader.problem(class_node, f"{found[0].name} is abstract; take one of {_some(self._names())}")
+                return reader.problem(
+                    class_node, f"{found[0].name} is abstract; take one of {_list_names(self._names())}"
+                )
             return found
 
     def _is_concrete(self) -> bool:
-        return REGISTRY.entry_of(self.base) is not None and not is_abstract(self.base)
+        return REGISTRY.registration_of(self.base) is not None and not is_abstract(self.base)
 
     def _names(self) -> list[str]:
         return [entry.name for entry in REGISTRY.subclasses(self.base) if not is_abstract(entry.target)]
 
     @staticmethod
-    def _call(node: Node, entry: Entry, values: dict[str, Any], reader: Reader) -> Any:
+    def _call(node: Node, entry: Registration, values: dict[str, Any], reader: Reader) -> Any:
         try:
             return entry.target(**values)
         except NetworkError:
@@ -171,43 +227,70 @@ class ObjectConverter(Compound):
             return reader.problem(node, f"{entry.name} refuses these values: {type(error).__name__}: {error}")
 
 
-class ClassConverter(Converter):
-    """A registered class itself, by its name."""
+def parts_covered(value: Any, plan: Plan) -> set[int]:
+    """Ids of the modules whose weights are in this module's own `state_dict`, so that they are not saved twice."""
+    if not plan.has_state_dict or not hasattr(value, "modules"):
+        return set()
+    return {id(part) for part in value.modules() if part is not value}
 
-    tag = "!class"
 
-    def __init__(self, base: Any = object) -> None:
-        self.base = base
-        self.expected = f"the name of a kind of {base.__name__}" if base is not object else "the name of a class"
+def encode_states(value: Any, plan: Plan, writer: Writer) -> list[tuple[Node, Node]]:
+    """The entries of an object's state."""
+    items: list[tuple[Node, Node]] = []
+    for field in plan.states.values():
+        with writer.at(field.name):
+            items.append((ScalarNode(STR, field.name), field.converter.encode(getattr(value, field.name), writer)))
+    if plan.has_state_dict and id(value) not in writer.covered and (content := value.state_dict()):
+        with writer.at(STATE_DICT):
+            items.append((ScalarNode(STR, STATE_DICT), plan.anything.encode(dict(content), writer)))
+    return items
 
-    def decode(self, node: Node, reader: Reader) -> Any:
-        names = [entry.name for entry in REGISTRY.subclasses(self.base)]
-        found = find_entry(node, "class", reader, names, self.tag)
-        if isinstance(found, Invalid):
-            return INVALID
-        if not fits(found[0].target, self.base):
-            return reader.expected(node, self.expected, f"; known are {_some(names)}")
-        return found[0].target
 
-    def encode(self, value: Any, writer: Writer) -> Node:
-        entry = REGISTRY.entry_of(value) if isinstance(value, type) else None
-        if entry is None or not fits(value, self.base):
-            return not_of_type(value, self, writer)
-        return ScalarNode(STR, entry.name)
+def restore_states(
+    made: Any,
+    plan: Plan,
+    entry: Registration,
+    version: int,
+    node: Node,
+    reader: Reader,
+    complete: bool = False,
+    covered: bool = False,
+) -> None:
+    """Give an object the state a mapping describes.
 
-    def reads(self, node: Node) -> int:
-        if not isinstance(node, ScalarNode) or kind_of(node) not in (STR, self.tag):
-            return NO
-        entry = REGISTRY.find(node.value)
-        if not (entry and entry.is_class and fits(entry.target, self.base)):
-            return NO
-        return EXACT if node.tag == self.tag else POSSIBLE
+    `complete` makes state that is missing a problem, except the weights of a module that is `covered` by one around it.
+    """
+    if not is_mapping(node):
+        reader.expected(node, "a mapping of state")
+        return
+    items = upgraded(entry, version, mapping_items(node, reader), node, reader, "upgrade_state")
+    for name, value_node in items.items():
+        with reader.at(name):
+            if name in plan.states:
+                value = plan.states[name].converter.decode(value_node, reader)
+                if value is not INVALID:
+                    setattr(made, name, value)
+            elif name == STATE_DICT and plan.has_state_dict:
+                _load_state_dict(made, entry, plan, value_node, reader)
+            elif (
+                name != "class" or not complete
+            ):  # an entry of a state file has its `class`, the state of an object has not
+                reader.problem(value_node, f"{entry.name} has no state {brief(name)}{did_you_mean(name, plan.states)}")
+    missing = [name for name in plan.states if name not in items]
+    if complete and plan.has_state_dict and not covered and STATE_DICT not in items and made.state_dict():
+        missing.append(STATE_DICT)
+    if complete and missing:
+        reader.problem(node, f"lacks the state {', '.join(missing)} of {entry.name}")
 
-    def holds(self, value: Any) -> int:
-        return EXACT if isinstance(value, type) and fits(value, self.base) else NO
 
-    def schema(self, refer: Callable[[type], Schema]) -> Schema:
-        return {"enum": [entry.name for entry in REGISTRY.subclasses(self.base)]}
+def _load_state_dict(made: Any, entry: Registration, plan: Plan, node: Node, reader: Reader) -> None:
+    content = plan.anything.decode(node, reader)
+    if content is INVALID:
+        return
+    try:
+        made.load_state_dict(content)
+    except Exception as error:  # classes check what they are given in their own ways; all mean that it does not fit
+        reader.problem(node, f"{entry.name} cannot take this state: {type(error).__name__}: {error}")
 
 
 def encode_attribute(value: Any, field: FieldPlan, writer: Writer) -> Node:
@@ -223,7 +306,7 @@ def decode_fields(
     node: Node,
     items: dict[str, Node],
     fields: dict[str, FieldPlan],
-    entry: Entry,
+    entry: Registration,
     reader: Reader,
     also: Iterable[str],
 ) -> dict[str, Any]:
@@ -237,7 +320,7 @@ def decode_fields(
             reader.parts.pop()
         elif name not in also:
             with reader.at(name):
-                reader.problem(value_node, f"{entry.name} has no field {brief(name)}{_instead(name, fields)}")
+                reader.problem(value_node, f"{entry.name} has no field {brief(name)}{_known_fields(name, fields)}")
     for name, field in fields.items():
         if field.required and name not in items:
             with reader.at(name):
@@ -245,17 +328,17 @@ def decode_fields(
     return values
 
 
-def find_entry(
-    node: Node, kind: str, reader: Reader, candidates: list[str], tag: str | None = None
-) -> tuple[Entry, int] | Invalid:
+def find_registration(
+    node: Node, kind: str, reader: Reader, candidates: list[str]
+) -> tuple[Registration, int] | Invalid:
     """The registered class or function a scalar names, and the version it asks for."""
-    if not isinstance(node, ScalarNode) or kind_of(node) not in (STR, tag):
+    if not isinstance(node, ScalarNode) or kind_of(node) is not Kind.TEXT:
         return reader.expected(node, f"the name of a {kind}")
     name, version = _split(node.value)
     entry = REGISTRY.find(name)
     if entry is None or entry.kind != kind:
         hint = did_you_mean(name, candidates) or did_you_mean(
-            name, [e.name for e in REGISTRY.entries() if e.kind == kind]
+            name, [e.name for e in REGISTRY.registrations() if e.kind == kind]
         )
         remedy = hint or "; if it is your own, import its module first (--import MODULE)"
         return reader.problem(node, f"there is no {kind} {brief(name)}{remedy}")
@@ -280,16 +363,17 @@ def value_of(node: MappingNode, name: str) -> str | None:
 
 
 def _is_key(key: Node, name: str) -> bool:
-    return isinstance(key, ScalarNode) and key.value == name and kind_of(key) == STR
+    return isinstance(key, ScalarNode) and key.value == name and kind_of(key) is Kind.TEXT
 
 
-def _instead(name: str, fields: dict[str, FieldPlan]) -> str:
-    return did_you_mean(name, fields) or (f"; its fields are {_some(list(fields), 12)}" if fields else "; it has none")
+def _known_fields(name: str, fields: dict[str, FieldPlan]) -> str:
+    return did_you_mean(name, fields) or (
+        f"; its fields are {_list_names(list(fields), 12)}" if fields else "; it has none"
+    )
 
 
-def _some(names: list[str], most: int = 8) -> str:
-    shown = ", ".join(names[:most])
-    return (shown + (f" and {len(names) - most} more" if len(names) > most else "")) or "(none is registered)"
+def _list_names(names: list[str], most: int = 8) -> str:
+    return list_some(names, most) if names else "(none is registered)"
 
 
 def _article(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Which names a file may use: filled by `@serializable`, consulted by reading, and by nothing else.
+"""Which names a file may use: filled by `@serializable`, and looked up by reading alone.
 
 A file can only name what is in here, so a file can never make Python import anything.
 """
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sonosco_like.deferred_imports import PROVIDERS
 from sonosco_like.errors import DefinitionError
-from sonosco_like.providers import PROVIDERS
 
 
 @dataclass(frozen=True)
-class Entry:
+class Registration:
     """A class or function that files may name, and the versions of it that can be read."""
 
     name: str
@@ -48,12 +48,12 @@ class Registry:
     """Names to classes and functions, and back."""
 
     def __init__(self, providers: list[Callable[[], None]] | None = None) -> None:
-        self._by_name: dict[str, Entry] = {}
-        self._by_target: dict[Any, Entry] = {}
+        self._by_name: dict[str, Registration] = {}
+        self._by_target: dict[Any, Registration] = {}
         self._providers = [] if providers is None else providers
         self._asking = threading.RLock()  # a thread that misses a name waits for one that fetches it
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Registration) -> None:
         """Register under the public name and the former ones; a name that is taken is refused."""
         for name in (entry.name, *entry.also):
             taken = self._by_name.get(name)
@@ -66,28 +66,28 @@ class Registry:
             self._by_name[name] = entry
         self._by_target[entry.target] = entry
 
-    def find(self, name: str) -> Entry | None:
-        """The entry of a name a file gave, or None."""
+    def find(self, name: str) -> Registration | None:
+        """The registration of a name that a file gave, or None."""
         if name not in self._by_name:
             self._ask_providers()
         return self._by_name.get(name)
 
-    def entry_of(self, target: Any) -> Entry | None:
-        """The entry of a class or function, if it is the one its name stands for."""
+    def registration_of(self, target: Any) -> Registration | None:
+        """The registration of a class or function, if its name still stands for it."""
         try:
             entry = self._by_target.get(target)
         except TypeError:  # an unhashable callable was never registered
             return None
         return entry if entry and self._by_name.get(entry.name) is entry else None
 
-    def entries(self) -> list[Entry]:
+    def registrations(self) -> list[Registration]:
         """Every class and function that a file may name, sorted by name."""
         self._ask_providers()
         return sorted(set(self._by_name.values()), key=lambda entry: entry.name)
 
-    def subclasses(self, base: Any) -> Iterator[Entry]:
+    def subclasses(self, base: Any) -> Iterator[Registration]:
         """Registered classes that fit where `base` is wanted."""
-        for entry in self.entries():
+        for entry in self.registrations():
             if entry.is_class and fits(entry.target, base):
                 yield entry
 
@@ -102,7 +102,7 @@ class Registry:
 
 
 def fits(cls: type, base: Any) -> bool:
-    """Whether instances of `cls` may stand where `base` is declared; a plain protocol is taken on trust."""
+    """Whether instances of `cls` may stand where `base` is declared; a protocol that cannot be checked fits."""
     try:
         return issubclass(cls, base)
     except TypeError:
@@ -135,14 +135,14 @@ def _script_name() -> str:
     return Path(path).stem if path else "__main__"
 
 
-def _is_same_definition(old: Entry, new: Entry) -> bool:
+def _is_same_definition(old: Registration, new: Registration) -> bool:
     """Whether `new` is `old` executed once more: a module reloaded, a function called twice, a notebook cell rerun."""
     if old.place[:2] != new.place[:2]:
         return False
     return old.place == new.place or hasattr(sys, "ps1") or "ipykernel" in sys.modules
 
 
-def _where(entry: Entry) -> str:
+def _where(entry: Registration) -> str:
     module, name, file, line = entry.place
     return f"{entry.kind} {module}.{name} ({Path(file).name}:{line})"
 

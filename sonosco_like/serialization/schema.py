@@ -6,8 +6,8 @@ import inspect
 from typing import Any
 
 from sonosco_like.serialization.converter import Schema
-from sonosco_like.serialization.plans import FieldPlan, Plan
-from sonosco_like.serialization.registry import REGISTRY, Entry, is_abstract
+from sonosco_like.serialization.fields import FieldPlan, Plan
+from sonosco_like.serialization.registry import REGISTRY, Registration, is_abstract
 from sonosco_like.serialization.types import plan_of
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -15,7 +15,7 @@ _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 def json_schema() -> Schema:
     """The schema of a config: an object of any registered class, each with its fields, types and defaults."""
-    entries = [entry for entry in REGISTRY.entries() if entry.is_class and not is_abstract(entry.target)]
+    entries = [entry for entry in REGISTRY.registrations() if entry.is_class and not is_abstract(entry.target)]
     return {
         "$schema": _DRAFT,
         "title": "sonosco_like configuration",
@@ -27,14 +27,16 @@ def json_schema() -> Schema:
 
 
 def _refer(target: type) -> Schema:
-    entry = REGISTRY.entry_of(target)
+    entry = REGISTRY.registration_of(target)
     assert entry is not None
     return {"$ref": f"#/$defs/{entry.name}"}
 
 
-def _class_schema(entry: Entry) -> Schema:
+def _class_schema(entry: Registration) -> Schema:
     plan: Plan = plan_of(entry.target)
     names = [entry.tag, *(f"{name}@{entry.version}" if entry.version > 1 else name for name in entry.also)]
+    if entry.version > 1:  # a name without a version is that of version 1, and is upgraded
+        names += [entry.name, *entry.also]
     described: Schema = {
         "type": "object",
         "additionalProperties": False,

@@ -1,7 +1,16 @@
-"""The tensor file: one safetensors file per save, without metadata, so that equal tensors give equal bytes."""
+"""The tensor file: one safetensors file per save, without metadata, so that equal tensors give equal bytes.
+
+Any safetensors library reads the file. It is written here, so that a second thread hashes the tensors while the first
+one waits for the disk; hashing the finished file would nearly double the time of a save.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import struct
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +20,16 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from sonosco_like.errors import StorageError
-from sonosco_like.serialization.tensor_file import can_be_written, write_tensors
 
-_AS_PAIRS = (torch.complex128, torch.complex32)  # not in the format: kept as pairs of floats, and named so
-_PAIRS = ":complex"
-_MEANINGFUL = (_PAIRS, "__metadata__")  # names that mean something else in the file
+_NAMES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
+    torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8",
+    torch.uint64: "U64", torch.uint32: "U32", torch.uint16: "U16", torch.uint8: "U8",
+    torch.bool: "BOOL", torch.complex64: "C64",
+    torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2",
+    torch.float8_e4m3fnuz: "F8_E4M3FNUZ", torch.float8_e5m2fnuz: "F8_E5M2FNUZ", torch.float8_e8m0fnu: "F8_E8M0",
+}  # fmt: skip
+_METADATA = "__metadata__"  # a name that means something else in the file
 
 
 class TensorWriter:
@@ -36,10 +50,8 @@ class TensorWriter:
             return self._names[identity]
         self._kept.append(tensor)
         name = ".".join(str(part) for part in parts if part != "state_dict") or "value"
-        while name in self.tensors or name + _PAIRS in self.tensors or name.endswith(_MEANINGFUL):
+        while name in self.tensors or name.endswith(_METADATA):
             name += "'"
-        if tensor.dtype in _AS_PAIRS:
-            name, tensor = name + _PAIRS, torch.view_as_real(tensor.resolve_conj())
         self.tensors[name] = self._apart(tensor.resolve_conj().resolve_neg().contiguous())
         self._names[identity] = name
         return name
@@ -83,8 +95,7 @@ class TensorReader:
             raise KeyError(name)
         if name not in self._read:
             try:
-                tensor: torch.Tensor = self._file.get_tensor(name).clone()  # of its own: the file may change or vanish
-                self._read[name] = torch.view_as_complex(tensor) if name.endswith(_PAIRS) else tensor
+                self._read[name] = self._file.get_tensor(name).clone()  # of its own: the file may change or vanish
             except (SafetensorError, TypeError, ValueError, RuntimeError) as error:
                 raise StorageError(str(error)) from error
         return self._read[name]
@@ -109,6 +120,52 @@ def _as_tensor(value: Any) -> torch.Tensor:
     tensor = (value if isinstance(value, torch.Tensor) else _from_array(value)).detach()
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
         raise TypeError("only dense tensors that hold data can be saved")
-    if not can_be_written(tensor.dtype) and tensor.dtype not in _AS_PAIRS:
+    if not can_be_written(tensor.dtype):
         raise TypeError(f"the safetensors format has no {tensor.dtype}")
     return tensor
+
+
+def can_be_written(dtype: torch.dtype) -> bool:
+    """Whether the format has this type."""
+    return dtype in _NAMES
+
+
+def write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> str:
+    """Write and flush the file; returns its SHA-256. Tensors are contiguous and on the CPU."""
+    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # each aligned to its own size
+    buffers: list[Any] = [_header(tensors, order), *(_bytes_of(tensors[name]) for name in order)]
+    digest = hashlib.sha256()
+    hashing = threading.Thread(target=_update, args=(digest, buffers))
+    hashing.start()
+    try:
+        with path.open("wb") as file:
+            for buffer in buffers:
+                file.write(buffer)
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        hashing.join()
+    return digest.hexdigest()
+
+
+def _update(digest: Any, buffers: list[Any]) -> None:
+    for buffer in buffers:
+        digest.update(buffer)
+
+
+def _header(tensors: dict[str, torch.Tensor], order: list[str]) -> bytes:
+    entries = {}
+    start = 0
+    for name in order:
+        tensor = tensors[name]
+        end = start + tensor.nbytes
+        entries[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+        start = end
+    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
+
+
+def _bytes_of(tensor: torch.Tensor) -> Any:
+    """The memory of a tensor, not a copy, as something that can be hashed and written."""
+    return tensor.reshape(-1).view(torch.uint8).numpy()

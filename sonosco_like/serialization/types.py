@@ -5,33 +5,133 @@ from __future__ import annotations
 import collections.abc as abc
 import enum
 import functools
+import inspect
 import sys
 import types
 import typing
-from datetime import datetime, timedelta
+from collections.abc import Callable
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal, TypeVar, Union
+from typing import Annotated, Any, Literal, Union
 
-from sonosco_like.errors import DefinitionError
-from sonosco_like.serialization import atoms
-from sonosco_like.serialization.callables import CallableConverter
+from yaml.nodes import MappingNode, Node, ScalarNode
+
+from sonosco_like.errors import DefinitionError, did_you_mean
+from sonosco_like.serialization import scalar_types
 from sonosco_like.serialization.containers import DictConverter, ListConverter, SetConverter, TupleConverter
-from sonosco_like.serialization.converter import Converter
-from sonosco_like.serialization.dynamic import AnyConverter, UnionConverter
-from sonosco_like.serialization.objects import ClassConverter, ObjectConverter
-from sonosco_like.serialization.plans import Plan
+from sonosco_like.serialization.converter import INVALID, Converter, Fit, Invalid, Reader, Schema, Writer, mapping_items
+from sonosco_like.serialization.fields import Plan
+from sonosco_like.serialization.nodes import is_mapping, mapping_node
+from sonosco_like.serialization.objects import CLASS, ObjectConverter, decode_fields, find_registration, value_of
+from sonosco_like.serialization.registry import REGISTRY
+from sonosco_like.serialization.unions import AnyConverter, UnionConverter
+from sonosco_like.serialization.yaml_text import MAP, STR, Kind, kind_of
+
+FUNCTION = "function"
+
+
+class CallableConverter(ObjectConverter):
+    """A registered function by name, one with some keyword arguments given, or an object that can be called."""
+
+    def __init__(self, plan_of: Callable[[Any], Plan]) -> None:
+        super().__init__(object, plan_of)
+        self.expected = "the name of a function"
+
+    def encode(self, value: Any, writer: Writer) -> Node:
+        if inspect.isroutine(value):  # a name, not an object: never an anchor
+            return self.write(value, writer)
+        return super().encode(value, writer)
+
+    def read(self, node: Node, reader: Reader) -> Any:
+        if isinstance(node, ScalarNode):
+            found = find_registration(node, "function", reader, function_names())
+            return INVALID if isinstance(found, Invalid) else found[0].target
+        if is_mapping(node) and value_of(node, FUNCTION) is not None:
+            return self._partial(node, reader)
+        if not is_mapping(node):
+            return reader.expected(node, self.expected)
+        made = super().read(node, reader)
+        return made if made is INVALID or callable(made) else reader.expected(node, "something that can be called")
+
+    def write(self, value: Any, writer: Writer) -> Node:
+        if isinstance(value, functools.partial):
+            return self._write_partial(value, writer)
+        if inspect.isroutine(value):
+            entry = REGISTRY.registration_of(value)
+            if entry is not None:
+                return ScalarNode(STR, entry.name)
+            name = getattr(value, "__qualname__", repr(value))
+            return writer.problem(f"the function {name} is not registered. Decorate it with @serializable")
+        return super().write(value, writer)
+
+    def tagged_form(self, node: Node) -> Node | None:
+        if not isinstance(node, ScalarNode):
+            return node
+        return MappingNode(MAP, [(ScalarNode(STR, FUNCTION), node)], flow_style=True)
+
+    def fit_of_node(self, node: Node) -> Fit:
+        if isinstance(node, ScalarNode):
+            entry = REGISTRY.find(node.value) if kind_of(node) is Kind.TEXT else None
+            return Fit.POSSIBLE if entry and not entry.is_class else Fit.NO
+        return Fit.POSSIBLE if is_mapping(node) and (value_of(node, FUNCTION) or value_of(node, CLASS)) else Fit.NO
+
+    def fit_of_value(self, value: Any) -> Fit:
+        return Fit.EXACT if inspect.isroutine(value) or isinstance(value, functools.partial) else (
+            Fit.POSSIBLE if callable(value) and not isinstance(value, type) else Fit.NO)  # fmt: skip
+
+    def schema(self, refer: Callable[[type], Schema]) -> Schema:
+        return {
+            "anyOf": [
+                {"enum": function_names()},
+                {"type": "object", "required": [FUNCTION], "properties": {FUNCTION: {"enum": function_names()}}},
+                {"type": "object", "required": [CLASS]},
+            ]
+        }
+
+    def _partial(self, node: MappingNode, reader: Reader) -> Any:
+        items = mapping_items(node, reader)
+        with reader.at(FUNCTION):
+            found = find_registration(items[FUNCTION], "function", reader, function_names())
+        if isinstance(found, Invalid):
+            return INVALID
+        known_problems = reader.problem_count
+        entry = found[0]
+        values = decode_fields(node, items, self.plan_of(entry.target).fields, entry, reader, also=(FUNCTION,))
+        if reader.problem_count > known_problems:
+            return INVALID
+        return functools.partial(entry.target, **values) if values else entry.target
+
+    def _write_partial(self, value: functools.partial[Any], writer: Writer) -> Node:
+        entry = REGISTRY.registration_of(value.func)
+        if entry is None or entry.is_class or value.args:
+            return writer.problem(
+                f"functools.partial({getattr(value.func, '__qualname__', value.func)}, ...) cannot be restored; it "
+                f"needs a registered function (@serializable) and keyword arguments only"
+            )
+        fields = self.plan_of(entry.target).fields
+        items: list[tuple[Node, Node]] = [(ScalarNode(STR, FUNCTION), ScalarNode(STR, entry.name))]
+        for name, argument in value.keywords.items():
+            with writer.at(name):
+                if name not in fields:
+                    writer.problem(f"{entry.name} has no such argument{did_you_mean(name, fields)}")
+                    continue
+                items.append((ScalarNode(STR, name), fields[name].converter.encode(argument, writer)))
+        return mapping_node(items)
+
+
+def function_names() -> list[str]:
+    """Names of every registered function."""
+    return [entry.name for entry in REGISTRY.registrations() if not entry.is_class]
+
 
 _ATOMS: dict[Any, Converter] = {
-    bool: atoms.BOOLEAN,
-    int: atoms.INTEGER,
-    float: atoms.NUMBER,
-    str: atoms.TEXT,
-    None: atoms.NOTHING,
-    type(None): atoms.NOTHING,
-    datetime: atoms.DATETIME,
-    timedelta: atoms.TIMEDELTA,
-    Path: atoms.PATH,
-    PurePath: atoms.PATH,
+    bool: scalar_types.BOOLEAN,
+    int: scalar_types.INTEGER,
+    float: scalar_types.NUMBER,
+    str: scalar_types.TEXT,
+    None: scalar_types.NOTHING,
+    type(None): scalar_types.NOTHING,
+    Path: scalar_types.PATH,
+    PurePath: scalar_types.PATH,
 }
 _SEQUENCES = (abc.Sequence, abc.Iterable, abc.Collection, abc.MutableSequence)
 _MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
@@ -66,18 +166,14 @@ def _compile(hint: Any) -> Converter:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return _ANYTHING
-    if isinstance(hint, TypeVar):
-        return converter_for(hint.__bound__ or Any)
-    if isinstance(hint, typing.NewType):
-        return converter_for(hint.__supertype__)
-    if origin is Annotated or origin is typing.Final:
+    if origin is Annotated:
         return converter_for(arguments[0])
     if origin is Literal:
-        return atoms.literal_converter(arguments)
+        return scalar_types.literal_converter(arguments)
     if origin in (Union, types.UnionType):
-        return UnionConverter([converter_for(argument) for argument in arguments])
-    if origin is type or hint is type:
-        return ClassConverter(arguments[0] if arguments and isinstance(arguments[0], type) else object)
+        return (
+            UnionConverter([converter_for(argument) for argument in arguments]) if Any not in arguments else _ANYTHING
+        )
     if origin is abc.Callable or hint is abc.Callable or hint is typing.Callable:
         return CallableConverter(plan_of)
     return _container(origin or hint, arguments) or _class(origin or hint, hint)
@@ -91,9 +187,8 @@ def _container(kind: Any, arguments: tuple[Any, ...]) -> Converter | None:
         repeated = not arguments or arguments[-1] is ...
         items = (arguments[0] if arguments else Any,) if repeated else arguments
         return TupleConverter([converter_for(item) for item in items], repeated)
-    if kind in (set, frozenset, abc.Set, abc.MutableSet):
-        kind = frozenset if kind is frozenset else set
-        return SetConverter(converter_for(arguments[0] if arguments else Any), kind)
+    if kind in (set, abc.Set, abc.MutableSet):
+        return SetConverter(converter_for(arguments[0] if arguments else Any))
     if kind in _MAPPINGS:
         key, value = arguments or (Any, Any)
         return DictConverter(converter_for(key), converter_for(value))
@@ -104,16 +199,16 @@ def _class(cls: Any, hint: Any) -> Converter:
     if not isinstance(cls, type):
         raise DefinitionError(f"A field cannot have the type {hint!r}: it could not be restored. See docs/format.md.")
     if issubclass(cls, enum.Enum):
-        return atoms.enum_converter(cls)
+        return scalar_types.enum_converter(cls)
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch and cls is torch.device:
-        return atoms.device_converter()
+        return scalar_types.device_converter()
     if torch and cls is torch.dtype:
-        return atoms.dtype_converter()
+        return scalar_types.dtype_converter()
     if torch and issubclass(cls, torch.Tensor):
-        return atoms.TENSOR
+        return scalar_types.TENSOR
     if numpy and issubclass(cls, numpy.ndarray):
-        return atoms.ARRAY
+        return scalar_types.ARRAY
     return ObjectConverter(cls, plan_of)
 
 

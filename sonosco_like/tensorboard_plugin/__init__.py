@@ -1,4 +1,4 @@
-"""The Transcripts tab of TensorBoard. It shares no code with training: the two meet in event files.
+"""The Transcripts tab of TensorBoard, which reads what callbacks write to event files.
 
-TensorBoard imports this when it starts, so that nothing here may import torch.
+TensorBoard imports this room when it starts, so that nothing here may import torch.
 """

@@ -1,4 +1,4 @@
-"""The plugin that TensorBoard loads: addresses, and what they answer."""
+"""The plugin that TensorBoard loads: its addresses and their answers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from tensorboard.backend import http_util
 from tensorboard.plugins import base_plugin
 from werkzeug import Request, Response
 
-from sonosco_like.tensorboard_plugin.diffs import confusions
-from sonosco_like.tensorboard_plugin.query import BadQueryError, Query, chosen, whole_number
+from sonosco_like.tensorboard_plugin.query import BadQueryError, Query, lookup, whole_number
 from sonosco_like.tensorboard_plugin.records import PLUGIN, UnreadableError
-from sonosco_like.tensorboard_plugin.store import Record, SetOfRun, Store, modes_of
-from sonosco_like.tensorboard_plugin.table import Table
+from sonosco_like.tensorboard_plugin.store import Record, Store, ValidationSet, modes_of
+from sonosco_like.tensorboard_plugin.table import Table, confusions
 
 _STATIC = Path(__file__).parent / "static"
 _MOST_CONFUSIONS = 50
@@ -28,7 +27,7 @@ _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 class TranscriptsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
-    """What was said beside what was heard, of every run, at every step."""
+    """References beside hypotheses, of every run at every step."""
 
     plugin_name = PLUGIN
 
@@ -37,7 +36,7 @@ class TranscriptsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
         self._stores: dict[str, Store] = {}
 
     def get_plugin_apps(self) -> dict[str, Callable[..., Any]]:
-        """The address of everything the dashboard fetches."""
+        """The addresses of everything that the dashboard loads."""
         answers = {
             "/runs": self._runs,
             "/rows": self._rows,
@@ -51,15 +50,15 @@ class TranscriptsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
         return {**apps, "/static/*": _application(_static)}
 
     def is_active(self) -> bool:
-        """TensorBoard itself looks whether a run has data of this plugin."""
+        """False: TensorBoard itself checks whether a run has data of this plugin."""
         return False
 
     def frontend_metadata(self) -> Any:
-        """The name of the tab and what it loads."""
+        """The name of the tab and its script."""
         return base_plugin.FrontendMetadata(es_module_path="/static/index.js", tab_name="Transcripts")
 
     def _runs(self, request: Request) -> Response:
-        """All runs with their steps and error rates, unless these are still those that the page knows."""
+        """All runs with their steps and error rates, unless the page knows them already."""
         store, context = self._store(request), plugin_util.context(request.environ)
         runs = {
             run: {name: _summary(found) for name, found in sets.items()} for run, sets in store.index(context).items()
@@ -79,14 +78,14 @@ class TranscriptsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
         return _respond(request, self._table(request).csv(), "text/csv", headers=headers)
 
     def _confusions(self, request: Request) -> Response:
-        lane = self._table(request).lanes[0]
-        return _json(request, confusions(lane.utterances.references, lane.texts, _MOST_CONFUSIONS))
+        view = self._table(request).views[0]
+        return _json(request, confusions(view.utterances.references, view.texts, _MOST_CONFUSIONS))
 
     def _sample(self, request: Request) -> Response:
         """The features of a sample, and the alignments of the last validation up to a step."""
         store, context, found = self._found(request)
         name = request.args.get("id", "")
-        entry = chosen(store.samples(context, found.recordings), name, "sample")
+        entry = lookup(store.samples(context, found.recordings), name, "sample")
         assert found.recordings is not None
         features = _picture(store, context, found.recordings, entry.get("features"))
         step = max((each for each in found.alignments if each <= whole_number(request.args, "step", 0)), default=None)
@@ -100,9 +99,9 @@ class TranscriptsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
         return _json(request, {**content, "alignments": alignments, "words": aligned.get("words", [])})
 
     def _audio(self, request: Request) -> Response:
-        """The recording of a sample; in parts if the browser asks so, without which it could not be wound forward."""
+        """The recording of a sample; in parts if the browser asks for them, which it needs to seek."""
         store, context, found = self._found(request)
-        entry = chosen(store.samples(context, found.recordings), request.args.get("id", ""), "sample")
+        entry = lookup(store.samples(context, found.recordings), request.args.get("id", ""), "sample")
         if found.recordings is None or "audio" not in entry:
             raise BadQueryError("This sample has no recording.")
         content = store.part(context, found.recordings, entry["audio"], packed=False)
@@ -112,36 +111,36 @@ class TranscriptsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
     def _table(self, request: Request) -> Table:
         return Table(self._store(request), plugin_util.context(request.environ), Query.parse(request.args))
 
-    def _found(self, request: Request) -> tuple[Store, Any, SetOfRun]:
+    def _found(self, request: Request) -> tuple[Store, Any, ValidationSet]:
         store, context = self._store(request), plugin_util.context(request.environ)
-        sets = chosen(store.index(context), request.args.get("run", ""), "run")
-        return store, context, chosen(sets, request.args.get("set", ""), "validation set")
+        sets = lookup(store.index(context), request.args.get("run", ""), "run")
+        return store, context, lookup(sets, request.args.get("set", ""), "validation set")
 
     def _store(self, request: Request) -> Store:
         experiment = plugin_util.experiment_id(request.environ)
         return self._stores.setdefault(experiment, Store(self._provider, experiment))
 
 
-def _summary(found: SetOfRun) -> dict[str, Any]:
+def _summary(found: ValidationSet) -> dict[str, Any]:
     steps = found.steps
-    modes = sorted({mode for step in steps for mode in modes_of(found.heard[step])})
-    rates = {mode: [_rates(found.heard[step], mode) for step in steps] for mode in modes}
+    modes = sorted({mode for step in steps for mode in modes_of(found.hypotheses[step])})
+    rates = {mode: [_rates(found.hypotheses[step], mode) for step in steps] for mode in modes}
     return {"steps": steps, "modes": modes, "rates": rates}
 
 
 def _rates(record: Record, mode: str) -> Any:
-    rates = record.about.get("rates")
+    rates = record.header.get("rates")
     return rates.get(mode) if isinstance(rates, dict) else None
 
 
 def _picture(store: Store, context: Any, record: Record, matrix: Any) -> dict[str, Any]:
-    """A matrix of a record with its values."""
+    """The description of a picture with its pixels."""
     if not isinstance(matrix, dict):
-        raise UnreadableError("There should be a picture.")
+        raise UnreadableError("A sample should have a picture here, but has none.")
     rows, columns = matrix.get("rows"), matrix.get("columns")
     content = store.part(context, record, matrix.get("part"))
     if not isinstance(rows, int) or not isinstance(columns, int) or len(content) != rows * columns:
-        raise UnreadableError("A picture has not as many pixels as it should.")
+        raise UnreadableError("The number of pixels of a picture is not rows times columns.")
     return {**matrix, "values": base64.b64encode(content).decode("ascii")}
 
 
@@ -152,17 +151,17 @@ def _list(value: Any) -> list[Any]:
 
 
 def _static(request: Request) -> Response:
-    """A file of the dashboard; of all names in an address only those that are there are looked at."""
+    """A file of the dashboard; only names of files in its folder are accepted."""
     name = request.path.rsplit("/", 1)[-1]
     files = {file.name: file for file in _STATIC.iterdir()}
-    file = chosen(files, name, "file")
+    file = lookup(files, name, "file")
     kind = _TYPES.get(file.suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
     return _respond(request, file.read_bytes(), kind)
 
 
 def _application(answer: Callable[[Request], Response]) -> Callable[..., Any]:
     @functools.wraps(answer)
-    def answered(request: Request) -> Response:
+    def application(request: Request) -> Response:
         try:
             return answer(request)
         except BadQueryError as error:
@@ -170,7 +169,7 @@ def _application(answer: Callable[[Request], Response]) -> Callable[..., Any]:
         except (UnreadableError, errors.NotFoundError) as error:
             return _json(request, {"error": f"These records cannot be read. {error}"}, code=422)
 
-    return Request.application(answered)
+    return Request.application(application)
 
 
 def _json(request: Request, content: Any, code: int = 200) -> Response:

@@ -1,4 +1,4 @@
-"""What the dashboard asks for: which runs at which step, and which of their utterances in which order."""
+"""The request of the dashboard: which runs at which step, and which of their utterances in which order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_ROWS, _MOST_LANES, _LONGEST_SEARCH = 200, 12, 200
 
 
 class BadQueryError(Exception):
-    """The dashboard, or whoever types addresses, asked for something that is not to be had."""
+    """The request asks for something that does not exist or makes no sense."""
 
 
 Arguments: TypeAlias = "MultiDict[str, str]"
@@ -22,7 +22,7 @@ Arguments: TypeAlias = "MultiDict[str, str]"
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Utterances of a validation set at a step; the first run with the first mode says which and in what order."""
+    """Utterances of a validation set at a step; the first run with the first mode decides which, and their order."""
 
     runs: tuple[str, ...]
     set: str
@@ -37,7 +37,7 @@ class Query:
 
     @classmethod
     def parse(cls, arguments: Arguments) -> Query:
-        """Raises BadQueryError for what makes no sense."""
+        """The query in the arguments of an address; raises BadQueryError if it makes no sense."""
         runs, modes = tuple(arguments.getlist("run")), tuple(arguments.getlist("mode"))
         if not runs or not modes or len(runs) * len(modes) > _MOST_LANES:
             raise BadQueryError(f"Ask for at least one run and mode, and for at most {_MOST_LANES} of them together.")
@@ -56,7 +56,7 @@ class Query:
 
 
 def whole_number(arguments: Arguments, name: str, default: int) -> int:
-    """An argument as a number."""
+    """An argument as a whole number."""
     text = arguments.get(name, str(default))
     try:
         return int(text)
@@ -70,7 +70,7 @@ def _one_of(value: str, name: str, known: tuple[str, ...]) -> str:
     return value
 
 
-def chosen(found: Mapping[str, Any], name: str, what: str) -> Any:
+def lookup(found: Mapping[str, Any], name: str, what: str) -> Any:
     """The entry of that name; raises BadQueryError if there is none."""
     if name not in found:
         raise BadQueryError(f"There is no {what} {name[:80]!r}.")

@@ -1,4 +1,4 @@
-"""What docs/dashboard.md says a run writes, read from byte strings that may come from anybody."""
+"""The records that docs/dashboard.md describes, read from untrusted bytes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sonosco_like.edits import characters_of, words_of
+
 PLUGIN = "sonosco_transcripts"
 VERSION = 1
 _MOST_BYTES = 1 << 26  # what one part may grow to when it is unpacked
 
 
 class UnreadableError(Exception):
-    """A record is not what it should be; says what is wrong with it."""
+    """A record is damaged or of another format; the message tells why."""
 
 
 @dataclass(frozen=True)
 class Utterances:
-    """What was said in a validation set; the same for all steps that name it."""
+    """The utterances of a validation set; the same for all steps that refer to them."""
 
     ids: list[str]
     references: list[str]
@@ -30,7 +32,7 @@ class Utterances:
 
     @cached_property
     def place(self) -> dict[str, int]:
-        """Where each utterance is."""
+        """The position of each utterance by id."""
         return {name: place for place, name in enumerate(self.ids)}
 
     @cached_property
@@ -40,28 +42,18 @@ class Utterances:
         return np.maximum(1, np.array(lengths, dtype=np.int64).reshape(-1, 2))
 
 
-def words_of(text: str) -> list[str]:
-    """The words of a text, as metrics count them."""
-    return text.split()
-
-
-def characters_of(text: str) -> str:
-    """The characters of a text, as metrics count them."""
-    return " ".join(text.split())
-
-
-def about_of(content: bytes) -> dict[str, Any]:
-    """What a record says it is; raises UnreadableError if it is of a kind this version does not know."""
-    about: dict[str, Any] = _parsed(content, dict)
-    if about.get("version") != VERSION or not isinstance(about.get("set"), str):
-        raise UnreadableError(f"Transcripts of format {about.get('version')!r} are not known to this version.")
-    return about
+def header_of(content: bytes) -> dict[str, Any]:
+    """The header of a record; raises UnreadableError if this version does not know its format."""
+    header: dict[str, Any] = _parse(content, dict)
+    if header.get("version") != VERSION or not isinstance(header.get("set"), str):
+        raise UnreadableError(f"Transcripts of format {header.get('version')!r} are not known to this version.")
+    return header
 
 
 def utterances_of(packed: bytes) -> Utterances:
     """The utterances of a validation set."""
-    columns = _parsed(unpacked(packed), dict)
-    ids, references = texts_in(columns.get("ids")), texts_in(columns.get("references"))
+    columns = _parse(unpack(packed), dict)
+    ids, references = require_texts(columns.get("ids")), require_texts(columns.get("references"))
     durations = columns.get("durations")
     if not isinstance(durations, list) or not len(ids) == len(references) == len(durations):
         raise UnreadableError("The columns of the utterances are not of one length.")
@@ -72,32 +64,32 @@ def utterances_of(packed: bytes) -> Utterances:
 
 def counts_of(packed: bytes, modes: int, utterances: int) -> NDArray[np.int32]:
     """Word and character errors, shape (modes, utterances, 2)."""
-    content = unpacked(packed)
+    content = unpack(packed)
     if len(content) != 8 * modes * utterances:
         raise UnreadableError(f"There should be errors of {utterances} utterances, but there are {len(content)} bytes.")
     return np.frombuffer(content, dtype="<i4").reshape(modes, utterances, 2)
 
 
 def texts_of(packed: bytes) -> list[str]:
-    """Texts that were written one after another."""
-    return texts_in(_parsed(unpacked(packed), list))
+    """A list of texts."""
+    return require_texts(_parse(unpack(packed), list))
 
 
 def entries_of(packed: bytes) -> dict[str, dict[str, Any]]:
-    """What is known of each sample, by its id."""
-    entries = _parsed(unpacked(packed), list)
+    """The entry of each sample by its id."""
+    entries = _parse(unpack(packed), list)
     return {str(entry.get("id")): entry for entry in entries if isinstance(entry, dict)}
 
 
-def texts_in(value: Any) -> list[str]:
-    """The value, if it is a list of texts."""
+def require_texts(value: Any) -> list[str]:
+    """The value; raises UnreadableError if it is not a list of texts."""
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise UnreadableError("There should be a list of texts.")
     return value
 
 
-def unpacked(packed: bytes) -> bytes:
-    """The content of a part, up to a size that does no harm."""
+def unpack(packed: bytes) -> bytes:
+    """The content of a compressed part, up to a harmless size."""
     unpacking = zlib.decompressobj()
     try:
         content = unpacking.decompress(packed, _MOST_BYTES)
@@ -108,7 +100,7 @@ def unpacked(packed: bytes) -> bytes:
     return content
 
 
-def _parsed(content: bytes, kind: type) -> Any:
+def _parse(content: bytes, kind: type) -> Any:
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:

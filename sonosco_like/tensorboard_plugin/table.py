@@ -1,35 +1,39 @@
-"""The table of utterances: filtered and sorted as a whole, put into words page by page."""
+"""The table of utterances: filtered and sorted as a whole, aligned page by page."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import StringIO
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sonosco_like.tensorboard_plugin.diffs import character_diff, word_diff
-from sonosco_like.tensorboard_plugin.query import BadQueryError, Query, chosen
+from sonosco_like.edits import Edit, align, align_words, characters_of, words_of
+from sonosco_like.tensorboard_plugin.query import BadQueryError, Query, lookup
 from sonosco_like.tensorboard_plugin.records import UnreadableError, Utterances
-from sonosco_like.tensorboard_plugin.store import SetOfRun, Store, modes_of
+from sonosco_like.tensorboard_plugin.store import Store, ValidationSet, modes_of
 
 _MOST_POINTS = 120  # of a curve that is 90 pixels wide
 _LONGEST_SHOWN = 2000
+_MOST_WORDS = 4000  # an alignment takes memory that grows with the square of the length
+_MARKS = {"": "=", "S": "s", "D": "d", "I": "i"}  # of edits, as the dashboard reads them
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True)
-class Lane:
-    """One run decoded in one way, at the step it has reached."""
+class RunView:
+    """One run decoded in one way, at its last step up to that of the query."""
 
     run: str
     mode: str
     step: int
-    found: SetOfRun
+    found: ValidationSet
     utterances: Utterances
     texts: list[str]
     errors: NDArray[np.int32]
@@ -46,58 +50,58 @@ class Table:
 
     def __init__(self, store: Store, context: Any, query: Query) -> None:
         self._store, self._context, self._query = store, context, query
-        self.lanes = list(self._lanes())
-        if not self.lanes:
+        self.views = list(self._read_views())
+        if not self.views:
             raise BadQueryError("None of these runs was validated in this way up to this step.")
-        self._first = self.lanes[0]
+        self._first = self.views[0]
         self._sampled = store.samples(context, self._first.found.recordings)
-        self._order = self._ordered()
+        self._order = self._sort()
 
     def page(self) -> dict[str, Any]:
-        """The rows that were asked for, and how many there are."""
+        """The rows of the page, and the number of all rows."""
         rows = [self._row(name) for name in self._page_ids()]
         counts = {"total": len(self._order), "all": len(self._first.utterances.ids)}
-        return {**counts, "lanes": self._about_lanes(), "rows": rows}
+        return {**counts, "lanes": self._view_headers(), "rows": rows}
 
     def curves(self) -> dict[str, Any]:
-        """The WER at every step of each utterance of the page, for each lane; needs the records of all steps."""
+        """The WER at every step of each utterance of the page, for each view; needs the records of all steps."""
         ids = self._page_ids()
-        return {"lanes": self._about_lanes(), "curves": [self._curves(lane, ids) for lane in self.lanes]}
+        return {"lanes": self._view_headers(), "curves": [self._curves(view, ids) for view in self.views]}
 
     def csv(self) -> str:
-        """Every row that was asked for, on whatever page."""
+        """The rows of all pages."""
         file = StringIO()
         writer = csv.writer(file)
-        names = [f"{lane.run} {lane.mode} {lane.step}" for lane in self.lanes]
-        columns = [f"{what} ({name})" for name in names for what in ("heard", "wer", "cer")]
-        writer.writerow(["id", "seconds", "said", *map(_harmless, columns)])
+        names = [f"{view.run} {view.mode} {view.step}" for view in self.views]
+        columns = [f"{what} ({name})" for name in names for what in ("hypothesis", "wer", "cer")]
+        writer.writerow(["id", "seconds", "reference", *map(_as_text, columns)])
         for place in self._order:
             name = self._first.utterances.ids[place]
-            writer.writerow([_harmless(str(cell)) for cell in self._cells(name)])
+            writer.writerow([_as_text(str(cell)) for cell in self._cells(name)])
         return file.getvalue()
 
-    def _lanes(self) -> Iterator[Lane]:
+    def _read_views(self) -> Iterator[RunView]:
         query, index = self._query, self._store.index(self._context)
         for run in query.runs:
-            found = chosen(chosen(index, run, "run"), query.set, "validation set")
+            found = lookup(lookup(index, run, "run"), query.set, "validation set")
             step = found.latest(query.step)
             for mode in query.modes if step is not None else ():
-                if mode in modes_of(found.heard[step]):
-                    yield self._lane(run, mode, step, found)
+                if mode in modes_of(found.hypotheses[step]):
+                    yield self._view(run, mode, step, found)
 
-    def _lane(self, run: str, mode: str, step: int, found: SetOfRun) -> Lane:
+    def _view(self, run: str, mode: str, step: int, found: ValidationSet) -> RunView:
         store, context = self._store, self._context
         utterances = store.utterances(context, found, step)
         earlier = found.latest(step - 1)
         before = None
-        if earlier is not None and mode in modes_of(found.heard[earlier]):
+        if earlier is not None and mode in modes_of(found.hypotheses[earlier]):
             with suppress(UnreadableError):
                 before = self._rates_at(found, earlier, mode, utterances)
         texts, errors = store.texts(context, found, step, mode), store.errors(context, found, step, mode)
-        return Lane(run, mode, step, found, utterances, texts, errors, before)
+        return RunView(run, mode, step, found, utterances, texts, errors, before)
 
-    def _rates_at(self, found: SetOfRun, step: int, mode: str, wanted: Utterances) -> NDArray[np.float64]:
-        """The WER of each wanted utterance at another step; NaN for what was not there then."""
+    def _rates_at(self, found: ValidationSet, step: int, mode: str, wanted: Utterances) -> NDArray[np.float64]:
+        """The WER of each wanted utterance at another step; NaN if the utterance was not in that validation."""
         there = self._store.utterances(self._context, found, step)
         rates = self._store.errors(self._context, found, step, mode)[:, 0] / there.lengths[:, 0]
         if there is wanted:
@@ -105,7 +109,7 @@ class Table:
         places = [there.place.get(name) for name in wanted.ids]
         return np.array([np.nan if place is None else rates[place] for place in places])
 
-    def _ordered(self) -> list[int]:
+    def _sort(self) -> list[int]:
         first, query = self._first, self._query
         rates, lengths = first.rates, first.utterances.lengths
         change = rates[:, 0] - first.before if first.before is not None else np.zeros(len(rates))
@@ -138,8 +142,8 @@ class Table:
         texts = (utterances.ids[place], utterances.references[place], self._first.texts[place])
         return any(search in text.lower() for text in texts)
 
-    def _about_lanes(self) -> list[dict[str, Any]]:
-        return [{"run": lane.run, "mode": lane.mode, "step": lane.step} for lane in self.lanes]
+    def _view_headers(self) -> list[dict[str, Any]]:
+        return [{"run": view.run, "mode": view.mode, "step": view.step} for view in self.views]
 
     def _page_ids(self) -> list[str]:
         first, last = self._query.offset, self._query.offset + self._query.limit
@@ -150,41 +154,41 @@ class Table:
         utterances = self._first.utterances
         return {
             "id": name,
-            "reference": _shown(utterances.references[place]),
+            "reference": _shorten(utterances.references[place]),
             "duration": utterances.durations[place],
             "sampled": name in self._sampled,
             "audio": "audio" in self._sampled.get(name, {}),
-            "lanes": [self._cell(lane, name) for lane in self.lanes],
+            "lanes": [self._cell(view, name) for view in self.views],
         }
 
-    def _cell(self, lane: Lane, name: str) -> dict[str, Any] | None:
-        place = lane.utterances.place.get(name)
+    def _cell(self, view: RunView, name: str) -> dict[str, Any] | None:
+        place = view.utterances.place.get(name)
         if place is None:
             return None
-        reference, text = _shown(lane.utterances.references[place]), _shown(lane.texts[place])
-        wer, cer = lane.rates[place].tolist()
-        before = None if lane.before is None else _number(lane.before[place])
+        reference, text = _shorten(view.utterances.references[place]), _shorten(view.texts[place])
+        wer, cer = view.rates[place].tolist()
+        before = None if view.before is None else _number(view.before[place])
         return {
             "text": text,
             "words": word_diff(reference, text),
             "characters": character_diff(reference, text),
-            "errors": int(lane.errors[place, 0]),
+            "errors": int(view.errors[place, 0]),
             "wer": wer,
             "cer": cer,
             "before": before,
         }
 
-    def _curves(self, lane: Lane, ids: list[str]) -> dict[str, list[float | None]]:
+    def _curves(self, view: RunView, ids: list[str]) -> dict[str, list[float | None]]:
         """The WER of each utterance at every step, or at some of very many."""
-        steps = [step for step in lane.found.steps if lane.mode in modes_of(lane.found.heard[step])]
+        steps = [step for step in view.found.steps if view.mode in modes_of(view.found.hypotheses[step])]
         if len(steps) > _MOST_POINTS:
             steps = sorted({steps[place] for place in np.linspace(0, len(steps) - 1, _MOST_POINTS).astype(int)})
         curves: dict[str, list[float | None]] = {name: [] for name in ids}
         for step in steps:
             try:
-                there = self._store.utterances(self._context, lane.found, step)
-                errors = self._store.errors(self._context, lane.found, step, lane.mode)
-            except UnreadableError:  # a gap in the curve; the step itself says what is wrong when it is looked at
+                there = self._store.utterances(self._context, view.found, step)
+                errors = self._store.errors(self._context, view.found, step, view.mode)
+            except UnreadableError:  # a gap in the curve; the page of that step shows the error
                 for curve in curves.values():
                     curve.append(None)
                 continue
@@ -196,16 +200,16 @@ class Table:
     def _cells(self, name: str) -> Iterator[Any]:
         place = self._first.utterances.place[name]
         yield from (name, self._first.utterances.durations[place], self._first.utterances.references[place])
-        for lane in self.lanes:
-            there = lane.utterances.place.get(name)
+        for view in self.views:
+            there = view.utterances.place.get(name)
             if there is None:
                 yield from ("", "", "")
             else:
-                yield from (lane.texts[there], *(f"{rate:.4f}" for rate in lane.rates[there]))
+                yield from (view.texts[there], *(f"{rate:.4f}" for rate in view.rates[there]))
 
 
-def _shown(text: str) -> str:
-    """A text, or the beginning of one that nobody would read to its end; files have all of it."""
+def _shorten(text: str) -> str:
+    """A text, or the beginning of a very long one; the CSV file has all of it."""
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
@@ -213,6 +217,48 @@ def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _harmless(cell: str) -> str:
-    """A cell that a spreadsheet does not take for a formula."""
+def _as_text(cell: str) -> str:
+    """A cell that no spreadsheet reads as a formula."""
     return f"'{cell}" if cell.startswith(_FORMULA) else cell
+
+
+def word_diff(reference: str, hypothesis: str) -> list[list[str | None]]:
+    """[mark, reference word, hypothesis word] for each place of the alignment."""
+    return [_piece(edit) for edit in align_words(reference, hypothesis).edits]
+
+
+def character_diff(reference: str, hypothesis: str) -> list[list[str | None]]:
+    """[mark, reference part, hypothesis part] for each run of characters with the same kind of edit."""
+    edits = align(characters_of(reference), characters_of(hypothesis)).edits
+    runs = [list(run) for _, run in groupby(edits, key=lambda edit: edit.kind)]
+    return [
+        [
+            _MARKS[run[0].mark],
+            "".join(edit.reference or "" for edit in run) or None,
+            "".join(edit.hypothesis or "" for edit in run) or None,
+        ]
+        for run in runs
+    ]
+
+
+def confusions(references: Sequence[str], hypotheses: Sequence[str], most: int) -> dict[str, list[list[Any]]]:
+    """The words most often substituted, deleted and inserted, each with its count.
+
+    Only the beginning of a very long text counts, such as that of a decoder that does not find an end.
+    """
+    counts: Counter[Edit] = Counter()
+    for reference, hypothesis in zip(references, hypotheses, strict=True):
+        if reference != hypothesis:
+            counts.update(align(words_of(reference)[:_MOST_WORDS], words_of(hypothesis)[:_MOST_WORDS]).edits)
+    return {f"{kind}s": _most_frequent(counts, kind, most) for kind in ("substitution", "deletion", "insertion")}
+
+
+def _most_frequent(counts: Counter[Edit], kind: str, most: int) -> list[list[Any]]:
+    rows = [
+        (-count, edit.reference or "", edit.hypothesis or "") for edit, count in counts.items() if edit.kind == kind
+    ]
+    return [[reference, hypothesis, -negative] for negative, reference, hypothesis in sorted(rows)[:most]]
+
+
+def _piece(edit: Edit) -> list[str | None]:
+    return [_MARKS[edit.mark], edit.reference, edit.hypothesis]

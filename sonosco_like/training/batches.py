@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,7 +14,11 @@ from torch.nn.modules.loss import _Loss as _TorchLoss
 
 from sonosco_like.errors import UsageError
 from sonosco_like.records import Batch
-from sonosco_like.training.foreign_loader import name_of
+from sonosco_like.training.foreign_loader import close_batches, name_of
+from sonosco_like.training.position import Position
+from sonosco_like.training.processes import Processes
+
+logger = logging.getLogger(__name__)
 
 _END = object()
 _OF_CLASSES = (functional.cross_entropy, functional.nll_loss)
@@ -84,6 +90,82 @@ def _first_tensor(part: Any) -> Tensor | None:
     return next((found for each in parts if (found := _first_tensor(each)) is not None), None)
 
 
+@contextmanager
+def memory_errors_as_usage_errors(batch: Any) -> Iterator[None]:
+    """Raise UsageError with the shape of a batch that does not fit into memory, and with the remedy."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise UsageError(f"Out of memory on a batch with {describe_batch(batch)}. Make batches smaller.") from error
+
+
+@contextmanager
+def closed(batches: Iterator[Any]) -> Iterator[Iterator[Any]]:
+    """A pass over a loader, which is left for good afterwards: its workers end at once."""
+    try:
+        yield batches
+    finally:
+        close_batches(batches)
+
+
+class EpochBatches:
+    """The batches of an epoch that are still to come; all processes are at the same one, and `position` follows."""
+
+    def __init__(self, batches: Iterator[Any], loader: Any, position: Position, processes: Processes) -> None:
+        self._batches, self._loader = batches, loader
+        self._position, self._processes = position, processes
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._batches)
+
+    def __enter__(self) -> EpochBatches:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        close_batches(self._batches)
+
+    def agree(self, batch: Any) -> Any:
+        """The batch, or None at the end of the epoch: as soon as one process has no more, all of them end it."""
+        position = self._position
+        if self._processes.size > 1:
+            (ended,) = self._processes.barrier("batch", float(batch is None))
+            if ended and batch is not None:
+                logger.warning("Another process has no more batches in epoch %d: the rest is left.", position.epoch)
+            batch = None if ended else batch
+        if batch is not None:
+            position.receive_batch()
+            return batch
+        if position.batches_done == 0 and not position.is_in_batch:
+            self._refuse_empty()
+        position.end_data()
+        return None
+
+    def is_spent(self) -> bool:
+        """Whether the batch that a Stop ended is to be counted. Of several processes a round is spent as a whole."""
+        position = self._position
+        if self._processes.size > 1:
+            has_batch = position.phase in ("training", "counted", "complete")
+            if self._processes.any(has_batch)[0] and not has_batch and next(self._batches, None) is not None:
+                position.receive_batch()
+        return position.is_in_batch
+
+    def _refuse_empty(self) -> None:
+        """Raise if an epoch that ended without one batch had none to give; a hook may have kept them back."""
+        epoch = self._position.epoch
+        self._position.await_batch()
+        if next(self._batches, None) is not None:
+            return
+        if epoch > 0 or isinstance(getattr(self._loader, "loader", self._loader), Iterator):
+            remedy = "Give something that can be iterated more than once, such as a list or a DataLoader."
+        else:
+            remedy = "The data is empty."
+        name = name_of(self._loader)
+        raise UsageError(f"The training data, {name}, gave not one batch in epoch {epoch}. {remedy}")
+
+
 def next_batch(batches: Iterator[Any]) -> Any:
     """The next batch, or None if there is none; None from the loader itself is refused, as it would end the epoch."""
     batch = next(batches, _END)
@@ -92,17 +174,6 @@ def next_batch(batches: Iterator[Any]) -> Any:
             "A data loader gave None instead of a batch; leave out what cannot be used, or raise an error."
         )
     return None if batch is _END else batch
-
-
-def refuse_empty(batches: Iterator[Any], loader: Any, epoch: int) -> None:
-    """Raise if an epoch that ended without one batch had none to give; a hook may have kept them back."""
-    if next(batches, None) is not None:
-        return
-    if epoch > 0 or isinstance(getattr(loader, "loader", loader), Iterator):
-        remedy = "Give something that can be iterated more than once, such as a list or a DataLoader."
-    else:
-        remedy = "The data is empty."
-    raise UsageError(f"The training data, {name_of(loader)}, gave not one batch in epoch {epoch}. {remedy}")
 
 
 def describe_batch(batch: Any) -> str:

@@ -23,7 +23,7 @@ _told: set[tuple[str, ...]] = set()
 
 
 def output_of(network: Callable[..., Any], model: nn.Module, batch: Any) -> Any:
-    """What a network makes of a batch; `model` is what it was made from, and says what it takes."""
+    """The output of a network for a batch; the signature of `model`, which it was made from, decides on arguments."""
     if isinstance(batch, Tensor) or not isinstance(batch, (list, tuple, Mapping, type(None))):
         output = network(batch)
     elif isinstance(batch, (list, tuple)) and len(batch) == 2 and isinstance(batch[0], Tensor):
@@ -37,7 +37,7 @@ def output_of(network: Callable[..., Any], model: nn.Module, batch: Any) -> Any:
 
 
 def loss_of(loss: Callable[..., Any], output: Any, batch: Any, model: nn.Module) -> Any:
-    """How far an output is from what a batch says it should be."""
+    """The loss of an output, given its batch."""
     if isinstance(batch, (list, tuple)):
         if len(batch) == 1:
             raise UsageError(f"A batch of one part has no targets for the loss: give (inputs, targets), {_REMEDY}.")

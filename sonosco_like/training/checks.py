@@ -12,14 +12,15 @@ from typing import Any
 
 from torch import nn
 
-from sonosco_like.data.dataset import AudioDataset
-from sonosco_like.errors import ConfigError, UsageError, did_you_mean
+from sonosco_like.errors import ConfigError, UsageError, did_you_mean, list_some
 from sonosco_like.events import AbstractCallback, epoch_batches
-from sonosco_like.metrics import describe
+from sonosco_like.metrics import description_of
 from sonosco_like.serialization import Snapshot
 from sonosco_like.training.foreign_loader import name_of
 from sonosco_like.training.loaders import LoaderFromPython
 from sonosco_like.training.measures import validation_prefix
+from sonosco_like.training.position import ReadThrough
+from sonosco_like.training.processes import limit_of
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +45,22 @@ _INSTEAD = {  # what to override here for a method of a trainer, or a module, of
 _MOST_NAMED = 3  # a list of a thousand batches has a thousand problems
 
 
+def check_settings(trainer: Any) -> None:
+    """Refuse numbers and durations that mean nothing."""
+    for name in ("epochs", "accumulate_gradients"):
+        if getattr(trainer, name) < 1:
+            raise UsageError(f"`{name}` must be at least 1, got {getattr(trainer, name)}.")
+    limit_of(trainer.process_timeout)
+
+
 def check_methods(trainer: Any) -> None:
-    """Refuse methods of a user's trainer that nobody calls: a field hides them, or only other systems know them."""
+    """Refuse methods of a user's trainer that are never called: a field hides them, or only other systems know them."""
     own = [cls for cls in type(trainer).__mro__ if cls.__module__.partition(".")[0] != __package__.partition(".")[0]]
     methods = {name: each for cls in own for name, each in vars(cls).items() if inspect.isfunction(each)}
     called = {name for method in methods.values() for name in inspect.unwrap(method).__code__.co_names}
     fields = {field.name for field in dataclasses.fields(trainer)}
+    ours = (each for cls in type(trainer).__mro__ for each in vars(cls).items())
+    fields |= {name for name, each in ours if isinstance(each, ReadThrough)}
     fields -= {name for cls in own for name in inspect.get_annotations(cls)}
     for name in methods:
         instead = _INSTEAD.get(name)
@@ -60,10 +71,10 @@ def check_methods(trainer: Any) -> None:
 
 
 def check_texts(metrics: Iterable[Callable[..., Any]], callbacks: Iterable[Any], decoder: Any) -> None:
-    """Refuse metrics and callbacks that read decoded text where nobody decodes."""
+    """Refuse metrics and callbacks that read decoded text if the trainer has no decoder."""
     if decoder is not None:
         return
-    reading = [describe(metric).name for metric in metrics if "hypotheses" in describe(metric).needs]
+    reading = [description_of(metric).name for metric in metrics if "hypotheses" in description_of(metric).needs]
     listening = (callback for callback in callbacks if isinstance(callback, AbstractCallback))
     reading += [type(callback).__name__ for callback in listening if "hypotheses" in callback.texts_needed()]
     if reading:
@@ -73,8 +84,8 @@ def check_texts(metrics: Iterable[Callable[..., Any]], callbacks: Iterable[Any],
 def check_measures(
     metrics: Iterable[Callable[..., Any]], callbacks: Iterable[Any], sets: Iterable[str | None], averaged: bool
 ) -> None:
-    """Refuse callbacks that read a measure which nobody computes."""
-    described = [describe(metric) for metric in metrics]
+    """Refuse callbacks that read a measure which is not computed."""
+    described = [description_of(metric) for metric in metrics]
     names = [each.name for each in described]
     double = next((each for each in names if names.count(each) > 1), None)
     if double is not None:
@@ -99,13 +110,12 @@ def check_serializable(trainer: Any, must: bool) -> None:
     except ConfigError as error:
         if must:
             raise
-        first, more = error.problems[:_MOST_NAMED], len(error.problems) - _MOST_NAMED
-        said = "; ".join(map(str, first)) + (f"; and {more} more" if more > 0 else "")
-        logger.warning("This trainer cannot be saved, so checkpoints will be refused: %s", said)
+        problems = list_some(error.problems, _MOST_NAMED, "; ")
+        logger.warning("This trainer cannot be saved, so checkpoints will be refused: %s", problems)
 
 
 def check_reduction(trainer: Any) -> None:
-    """Say that a loss which is a sum does not add up over the batches of a step."""
+    """Warn of a loss that is a sum: it does not add up over the batches of a step."""
     shared = trainer.accumulate_gradients > 1 or trainer.processes.size > 1
     if shared and getattr(trainer.loss, "reduction", None) == "sum":
         logger.warning(
@@ -115,7 +125,7 @@ def check_reduction(trainer: Any) -> None:
 
 
 def check_shares(trainer: Any) -> None:
-    """Say which shares of a training are not counted in batches, because nobody knows how many there are."""
+    """Warn of shares of a training that are counted in epochs, because the number of batches is not known."""
     if epoch_batches(trainer) is not None:
         return
     settings = [("max_duration", trainer.max_duration)]
@@ -159,8 +169,7 @@ def check_data(trainer: Any) -> None:
         dataset = getattr(loader, "dataset", None)
         for problem in unequal_sizes(trainer.model, dataset):
             raise UsageError(problem)
-        if isinstance(dataset, AudioDataset):
-            len(dataset.usable)  # raises what validation would find out after the first epoch
+        getattr(dataset, "usable", None)  # our datasets raise here what validation would find after the first epoch
 
 
 def unequal_sizes(model: Any, dataset: Any) -> list[str]:

@@ -11,11 +11,21 @@ import logging
 from collections.abc import Generator, Iterator
 from typing import Any
 
+from sonosco_like.data.workers import shut_down
 from sonosco_like.training.randomness import drawing_from, generators_in, reseed
 
 logger = logging.getLogger(__name__)
 
 _OPENING, _BATCH = range(2)  # what a random number is drawn for
+
+
+def close_batches(batches: Iterator[Any]) -> None:
+    """Leave a pass over a loader: what it keeps open, such as its workers, ends at once."""
+    close = getattr(batches, "close", None)
+    if close is not None:
+        close()
+    else:
+        shut_down(batches)
 
 
 class Apart:
@@ -34,6 +44,10 @@ class Apart:
             batch = next(self._batches)
         self._position += 1
         return batch
+
+    def close(self) -> None:
+        """End the workers behind the iterable now."""
+        close_batches(self._batches)
 
 
 class Wrapped:
@@ -61,7 +75,7 @@ def name_of(loader: Any) -> str:
 
 
 class ReplayedLoader(Wrapped):
-    """An iterable without a place: whoever wants batch k has all those before it made again, and passes over them."""
+    """An iterable without a position: to reach batch k, all batches before it are made again and skipped."""
 
     def __init__(self, loader: Any, seed: int) -> None:
         super().__init__(loader, seed)
@@ -81,7 +95,7 @@ class ReplayedLoader(Wrapped):
         return {"seed": self.seed, "epoch": self.epoch, "position": self.position}
 
     def load_state_dict(self, content: dict[str, int]) -> None:
-        """Go where a `state_dict` says."""
+        """Go to the position of a `state_dict`."""
         self.seed, self.epoch, self.position = content["seed"], content["epoch"], content["position"]
 
     def __iter__(self) -> Generator[Any, None, None]:
@@ -103,7 +117,7 @@ class ReplayedLoader(Wrapped):
 
 
 class StatefulLoader(Wrapped):
-    """A loader that keeps its place in a `state_dict`, but begins anew when it is iterated: torchdata's, for example.
+    """A loader that keeps its place in a `state_dict`, but starts again when it is iterated: torchdata's, for example.
 
     Its state is given back to it before each pass, so that a pass that was stopped goes on, in this process or another.
     """
@@ -116,7 +130,7 @@ class StatefulLoader(Wrapped):
         self._beginning: Any = None
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch it is."""
+        """Set the number of the epoch."""
         if epoch != self.epoch:
             self.epoch, self._read = epoch, 0
         parts: list[Any] = [getattr(self.loader, name, None) for name in ("sampler", "batch_sampler")]
@@ -138,7 +152,7 @@ class StatefulLoader(Wrapped):
         return {"seed": self.seed, "epoch": self.epoch, "read": self._read, **place}
 
     def load_state_dict(self, content: dict[str, Any]) -> None:
-        """Go where a `state_dict` says."""
+        """Go to the position of a `state_dict`."""
         self.seed, self.epoch, self._read = content["seed"], content["epoch"], content["read"]
         self._begun, self._source = content["loader"] is not None, None
         self._beginning = content["beginning"]

@@ -1,4 +1,4 @@
-"""Fine-tuning: a model begins with the weights of another run, matched by name."""
+"""Fine-tuning: a model starts with the weights of another run, matched by name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from sonosco_like.errors import ConfigError, StorageError, UsageError, did_you_mean
-from sonosco_like.inference.checkpoints import find_checkpoint
-from sonosco_like.inference.saved import SavedTrainer
-from sonosco_like.inference.weights import averaged_weights
-from sonosco_like.serialization import serializable
-from sonosco_like.training.checkpoints import state_dict_of
+from sonosco_like.errors import ConfigError, StorageError, UsageError, did_you_mean, list_some
+from sonosco_like.inference.saved_parts import SavedParts
+from sonosco_like.runs.checkpoints import find_checkpoint
+from sonosco_like.serialization import Saved, serializable
 
 logger = logging.getLogger(__name__)
 
@@ -24,10 +22,10 @@ _MOST_LISTED = 8
 
 @serializable
 class InitialWeights:
-    """Where a model's first weights come from: a run (its best checkpoint, else its last) or one checkpoint.
+    """The source of a model's initial weights: a run (its best checkpoint, else its last), or one checkpoint.
 
-    Weights whose names match a pattern of `leave_out` (`decoder.*`) stay as the seed drew them. `rename` maps
-    beginnings of names there to beginnings of names here: `{listener.: encoder.}`.
+    Weights whose names match a pattern of `leave_out`, such as `decoder.*`, stay as the seed drew them. `rename` maps
+    prefixes of names in the checkpoint to prefixes of names in the model: `{listener.: encoder.}`.
     """
 
     run: Path
@@ -37,7 +35,7 @@ class InitialWeights:
 
 @dataclass(frozen=True)
 class Matching:
-    """Which weights of a model were found in a checkpoint, and which were not."""
+    """The names of the weights that a model and a checkpoint share, and of those that they do not."""
 
     source: Path
     matched: tuple[str, ...]
@@ -47,30 +45,33 @@ class Matching:
     reshaped: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        """The report for people: one line for each kind that there is."""
+        """The report for people: the matched weights, then one line for each other kind that has any."""
         kinds = {
             "left out as asked": self.left_out,
-            "not in the checkpoint, so drawn anew": self.missing,
+            "not in the checkpoint, so drawn from the seed": self.missing,
             "only in the checkpoint, so not used": self.unexpected,
             "of another shape": self.reshaped,
         }
-        head = f"{len(self.matched)} of {len(self.matched) + self._without} weights taken from {self.source}"
-        return [head, *(f"{len(names)} {kind}: {_some(names)}" for kind, names in kinds.items() if names)]
+        head = f"{len(self.matched)} of {len(self.matched) + self._unmatched} weights taken from {self.source}"
+        return [
+            head,
+            *(f"{len(names)} {kind}: {list_some(names, _MOST_LISTED)}" for kind, names in kinds.items() if names),
+        ]
 
     @property
-    def _without(self) -> int:
+    def _unmatched(self) -> int:
         return len(self.left_out) + len(self.missing) + len(self.reshaped)
 
 
 def initialise(model: nn.Module, init_from: InitialWeights | Path) -> Matching:
-    """Give a model the weights of a checkpoint, and say in the log which ones.
+    """Give a model the weights of a checkpoint, and log which ones.
 
-    Raises UsageError, with the model as it was, if nothing matches, if shapes differ that were not left out, or if a
-    pattern matches nothing.
+    Raises UsageError, and leaves the model unchanged, if no weight matches, if a weight that is not left out has
+    another shape, or if a pattern matches nothing.
     """
     wanted = init_from if isinstance(init_from, InitialWeights) else InitialWeights(run=init_from)
     source = _source(wanted.run)
-    found = _renamed(weights_of(source), wanted.rename)
+    found = _rename(weights_of(source), wanted.rename)
     matching = _match(model.state_dict(), found, wanted.leave_out, source)
     _refuse_misfits(matching, wanted)
     own = model.state_dict()
@@ -83,35 +84,36 @@ def initialise(model: nn.Module, init_from: InitialWeights | Path) -> Matching:
 
 
 def weights_of(checkpoint: Path) -> dict[str, Tensor]:
-    """The weights a checkpoint's model is used with, by name: the averaged ones where it is used with an average.
+    """The weights of a checkpoint by name, averaged if the recogniser uses averaged weights.
 
-    No class of the run has to be known for this.
+    This reads no class of the run, so none has to be imported.
     """
     try:
-        averaged = averaged_weights(SavedTrainer(checkpoint))
-        content = state_dict_of(checkpoint, "model")
+        saved = Saved(checkpoint)
+        content = saved.tensors("model")
+        averaged = SavedParts(saved).averaged_weights()
     except (StorageError, ConfigError) as error:
         raise UsageError(f"init_from: {checkpoint} cannot be read: {error}") from error
     if not content:
         raise UsageError(f"init_from: {checkpoint} holds no `model` with weights; it must be saved by a trainer.")
-    return {name: value for name, value in {**content, **averaged}.items() if isinstance(value, Tensor)}
+    return {**content, **averaged}
 
 
 def _source(run: Path) -> Path:
     try:
         return find_checkpoint(run)
     except UsageError as error:
-        raise UsageError(f"init_from: {error} Weights in formats other than ours are not read.") from error
+        raise UsageError(f"init_from: {error} Only weights that sonosco_like saved can be read.") from error
 
 
-def _renamed(weights: dict[str, Tensor], rename: dict[str, str]) -> dict[str, Tensor]:
-    for beginning in rename:
-        if not any(name.startswith(beginning) for name in weights):
-            raise UsageError(f"init_from: no weight begins with {beginning!r}, so `rename` cannot change it.")
+def _rename(weights: dict[str, Tensor], rename: dict[str, str]) -> dict[str, Tensor]:
+    for prefix in rename:
+        if not any(name.startswith(prefix) for name in weights):
+            raise UsageError(f"init_from: `rename` has the prefix {prefix!r}, with which no weight begins.")
     renamed: dict[str, Tensor] = {}
     for name, value in weights.items():
-        beginning = next((each for each in rename if name.startswith(each)), "")
-        new = rename.get(beginning, "") + name.removeprefix(beginning)
+        prefix = next((each for each in rename if name.startswith(each)), "")
+        new = rename.get(prefix, "") + name.removeprefix(prefix)
         if new in renamed:
             raise UsageError(f"init_from: `rename` gives two weights the name {new!r}.")
         renamed[new] = value
@@ -126,7 +128,9 @@ def _match(own: dict[str, Tensor], found: dict[str, Tensor], leave_out: list[str
     left_out = {name for name in (*own, *found) if any(fnmatch.fnmatchcase(name, each) for each in leave_out)}
     both = [name for name in own if name in found and name not in left_out]
     same = [name for name in both if own[name].shape == found[name].shape]
-    shapes = {name: f"{name} ({_shape(found[name])} there, {_shape(own[name])} here)" for name in both}
+    shapes = {
+        name: f"{name} ({_shape(found[name])} in the checkpoint, {_shape(own[name])} in the model)" for name in both
+    }
     return Matching(
         source,
         matched=tuple(same),
@@ -143,18 +147,20 @@ def _refuse_misfits(matching: Matching, wanted: InitialWeights) -> None:
         patterns = [*wanted.leave_out, *dict.fromkeys(_pattern(name, matching.matched) for name in names)]
         raise UsageError(
             f"init_from: {len(matching.reshaped)} weights of {matching.source} have another shape here: "
-            f"{_some(matching.reshaped)}. Build the model as it was there, or leave them out: "
-            f"init_from: {{run: {wanted.run}, leave_out: {patterns}}}"
+            f"{list_some(matching.reshaped, _MOST_LISTED)}. Build the model as it is in the checkpoint, or leave them "
+            f"out: init_from: {{run: {wanted.run}, leave_out: {patterns}}}"
         )
     if not matching.matched:
         raise UsageError(
-            f"init_from: no weight of {matching.source} has the name of one here. There: {_some(matching.unexpected)}. "
-            f"Here: {_some(matching.missing)}. Is it the same kind of model? `rename` maps beginnings of names."
+            f"init_from: no weight of {matching.source} has the name of a weight of this model. "
+            f"The checkpoint has {list_some(matching.unexpected, _MOST_LISTED)}. "
+            f"The model has {list_some(matching.missing, _MOST_LISTED)}. "
+            "Is it the same kind of model? `rename` maps prefixes of names."
         )
 
 
 def _pattern(name: str, keep: tuple[str, ...]) -> str:
-    """The shortest pattern for a weight and its like that touches none of those to keep."""
+    """The shortest pattern that matches a weight and none of those in `keep`."""
     free = (part for part in _parents(name) if not any(other.startswith(f"{part}.") for other in keep))
     return next((f"{part}.*" for part in free), name)
 
@@ -165,9 +171,4 @@ def _parents(name: str) -> list[str]:
 
 
 def _shape(tensor: Tensor) -> str:
-    return " x ".join(map(str, tensor.shape)) or "a number"
-
-
-def _some(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
-    return (", ".join(names[:_MOST_LISTED]) or "none") + more
+    return " x ".join(map(str, tensor.shape)) or "scalar"

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
 
 from sonosco_like.data.dataset import AudioDataset
-from sonosco_like.data.tools.examination import Opening
-from sonosco_like.data.tools.progress import Progress, no_progress
-from sonosco_like.errors import ConfigError, SonoscoError, UsageError
-from sonosco_like.events import listen
+from sonosco_like.data.tools.examination import Opening, examine_recordings
+from sonosco_like.errors import ConfigError, DataError, SonoscoError, UsageError
+from sonosco_like.events import Listeners
+from sonosco_like.process import resident_memory
+from sonosco_like.progress import Progress, no_progress
 from sonosco_like.records import Batch
-from sonosco_like.serialization.context import Writer
-from sonosco_like.serialization.tensors import TensorWriter
-from sonosco_like.serialization.types import converter_for
+from sonosco_like.serialization import Snapshot
 from sonosco_like.training.batches import describe_batch, to_device
 from sonosco_like.training.checks import (
     check_is_loader,
@@ -31,10 +30,48 @@ from sonosco_like.training.checks import (
     loaders_of,
     unequal_sizes,
 )
-from sonosco_like.training.data_inspection import listed, unusable_rows
 from sonosco_like.training.experiment import Experiment
 from sonosco_like.training.initialisation import initialise
 from sonosco_like.training.trainer import ModelTrainer
+
+_MOST_LISTED = 20
+
+
+def unusable_rows(dataset: AudioDataset, opening: Opening, progress: Progress) -> list[str]:
+    """What is wrong with each utterance that the sampler may choose: its text has no labels, or its audio no sound."""
+    chosen = dataset.utterances.select(dataset.usable)
+    examined = examine_recordings(chosen, opening, progress)
+    unlabelled = dict(_unlabelled(dataset))
+    problems = []
+    for index in range(len(chosen)):
+        faults = [f"{fault.reason}: {fault.detail}" for fault in examined.faults.get(index, ()) if not fault.usable]
+        faults += [unlabelled[index]] if index in unlabelled else []
+        problems += [f"{dataset.manifest}, row {chosen.row(index)}: {fault}" for fault in faults]
+    return problems
+
+
+def listed(problems: list[str], manifest: Path) -> list[str]:
+    """As many of the problems as one wants to read, and how to see the others; the search itself has no limit."""
+    if len(problems) <= _MOST_LISTED:
+        return problems
+    more = len(problems) - _MOST_LISTED
+    return [
+        *problems[:_MOST_LISTED],
+        f"{more:,} more rows of {manifest} cannot be used. All: sonosco data stats {quote(str(manifest))} --json",
+    ]
+
+
+def _unlabelled(dataset: AudioDataset) -> Iterator[tuple[int, str]]:
+    """Rows whose text has a part without label, with the reason. The dataset's own counts are left alone."""
+    cleaner = replace(dataset.cleaner) if dataset.cleaner else None
+    tokenizer = replace(dataset.tokenizer)
+    for place, index in enumerate(dataset.usable.tolist()):
+        text = dataset.utterances[index].text
+        try:
+            tokenizer.encode(cleaner(text) if cleaner else text)
+        except DataError as error:
+            yield place, str(error)
+
 
 _MEGA = 1e6
 
@@ -85,8 +122,8 @@ def inspect_experiment(
     }
     has_labels = _describe_text(trainer, found)
     with found.attempt():
-        trainer.callbacks = []  # nobody is told of the trial, so nobody writes anything
-        trainer._build()
+        trainer.callbacks = []  # no callback hears the trial, so none writes a file
+        trainer.parts.build()
         if usable["train"] and has_labels:  # a label that the model does not have is read out of bounds
             _try_batch(trainer, found)
             found.add("training", "checkpoint", _size_of_checkpoint(trainer))
@@ -99,8 +136,8 @@ def _checks(trainer: ModelTrainer) -> list[Callable[[], Any]]:
         lambda: check_model(trainer.model),
         lambda: check_texts(trainer.metrics, callbacks, trainer.decoder),
         lambda: check_measures(trainer.metrics, callbacks, trainer.validation_sets, trainer.averaging is not None),
-        lambda: listen(trainer, callbacks, 0),
-        lambda: _encode(trainer),
+        lambda: Listeners(trainer).attach(callbacks),
+        lambda: Snapshot(trainer),
     ]
 
 
@@ -111,8 +148,8 @@ def _describe_model(trainer: ModelTrainer, found: Inspection) -> None:
         part = name.partition(".")[0]
         counts[part] = counts.get(part, 0) + parameter.numel()
     frozen = sum(parameter.numel() for parameter in model.parameters() if not parameter.requires_grad)
-    said = f"{type(model).__name__}, {sum(counts.values()):,} parameters" + (f", {frozen:,} frozen" if frozen else "")
-    found.add("model", "model", said)
+    text = f"{type(model).__name__}, {sum(counts.values()):,} parameters" + (f", {frozen:,} frozen" if frozen else "")
+    found.add("model", "model", text)
     for part, count in counts.items():
         found.add("model", f"  {part}", f"{count:,}")
 
@@ -124,21 +161,21 @@ def _describe_data(name: str, loader: Any, found: Inspection, opening: Opening, 
         check_is_loader(name, loader)
         plan = getattr(loader, "plan", None)
         if plan is None:
-            batches = _batches(len(loader)) if hasattr(loader, "__len__") else "a number of batches it does not tell"
+            batches = _batches(len(loader)) if hasattr(loader, "__len__") else "an unknown number of batches"
             found.add("data", name, f"{type(loader).__name__}, {batches}")
             return True
         hours, padding = plan.seconds / 3600, plan.padding_share
         utterances = f"{len(plan.order):,} utterance{'s' * (len(plan.order) != 1)}"
-        said = f"{_batches(len(plan))} per epoch, {utterances}, {hours:.2f} h, {padding:.1%} padding"
-        found.add("data", name, said)
-        if loader.dataset.excluded:
-            found.add("data", "", f"{len(loader.dataset.excluded):,} utterances left out for their length")
+        described = f"{_batches(len(plan))} per epoch, {utterances}, {hours:.2f} h, {padding:.1%} padding"
+        found.add("data", name, described)
+        if loader.dataset.out_of_limits:
+            found.add("data", "", f"{len(loader.dataset.out_of_limits):,} utterances left out for their length")
         _examine(loader.dataset, found, opening, progress)
     return len(found.problems) == before
 
 
 def _examine(dataset: Any, found: Inspection, opening: Opening, progress: Progress) -> None:
-    """Note every utterance that cannot be used: as a problem, unless the dataset is told to go on without."""
+    """Note every utterance that cannot be used: as a problem, unless the dataset skips bad rows."""
     unusable = unusable_rows(dataset, opening, progress) if isinstance(dataset, AudioDataset) else []
     if unusable and dataset.on_bad == "skip":
         for line in listed(unusable, dataset.manifest):
@@ -165,25 +202,25 @@ def _describe_text(trainer: ModelTrainer, found: Inspection) -> bool:
 
 
 def _try_batch(trainer: ModelTrainer, found: Inspection) -> None:
-    batch, said = _largest_batch(trainer.train_data_loader)
-    found.add("training", "batch tried", f"{said}: {describe_batch(batch).partition(', utt')[0]}")
-    before = _reset_peak(trainer._device)
+    batch, place = _largest_batch(trainer.train_data_loader)
+    found.add("training", "batch tried", f"{place}: {describe_batch(batch).partition(', utt')[0]}")
+    before = _reset_peak(trainer.parts.device)
     begin = time.perf_counter()
     try:
-        batch = to_device(batch, trainer._device)
-        with trainer._autocast():
+        batch = to_device(batch, trainer.parts.device)
+        with trainer.parts.autocast():
             loss = trainer.compute_loss(trainer.forward(batch), batch)
         trainer.backward(loss)
         trainer.optimizer_step()
     except torch.OutOfMemoryError as error:
         raise UsageError(f"Out of memory on a batch with {describe_batch(batch)}. Make batches smaller.") from error
     except (RuntimeError, IndexError, ValueError, TypeError, ArithmeticError) as error:
-        raise UsageError(f"The batch tried, {said}, failed: {type(error).__name__}: {error}") from error
+        raise UsageError(f"The batch tried, {place}, failed: {type(error).__name__}: {error}") from error
     seconds = time.perf_counter() - begin
     if not torch.isfinite(loss):
-        found.problems.append(f"The loss of the batch tried, {said}, is {loss.item()}.")
-    peak = _peak(trainer._device)
-    found.add("training", "loss", f"{loss.item():.4f}, forward and back in {seconds:.2f} s on {trainer._device}")
+        found.problems.append(f"The loss of the batch tried, {place}, is {loss.item()}.")
+    peak = _peak(trainer.parts.device)
+    found.add("training", "loss", f"{loss.item():.4f}, forward and back in {seconds:.2f} s on {trainer.parts.device}")
     found.add(
         "training",
         "memory",
@@ -204,22 +241,13 @@ def _largest_batch(loader: Any) -> tuple[Any, str]:
     raise UsageError(f"No utterance of {loader.dataset.manifest} can be used.")
 
 
-def _encode(trainer: ModelTrainer) -> TensorWriter:
-    """The trainer as a checkpoint would hold it, in memory. Raises ConfigError naming what cannot be saved."""
-    tensors = TensorWriter()
-    writer = Writer(type(trainer).__qualname__, tensors)
-    converter_for(Any).encode(trainer, writer)
-    writer.raise_problems()
-    return tensors
-
-
 def _size_of_checkpoint(trainer: ModelTrainer) -> str:
-    tensors = _encode(trainer).tensors
+    tensors = Snapshot(trainer).tensors
     return f"{sum(tensor.nbytes for tensor in tensors.values()) / _MEGA:,.1f} MB in {len(tensors)} tensors"
 
 
 def _reset_peak(device: torch.device) -> int:
-    """Begin to measure anew; returns the memory in use."""
+    """Reset the measurement; returns the memory in use."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.memory_allocated(device)
@@ -232,11 +260,4 @@ def _peak(device: torch.device) -> int:
     """The most memory that was in use: on the device, or by this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    status = Path("/proc/self/status")
-    for line in status.read_text().splitlines() if status.exists() else ():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    import resource  # not on Windows
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return resident_memory()[1] or 0

@@ -1,4 +1,4 @@
-"""The loaders of a trainer, whoever made them: how each is entered, repeated, shared out and written down."""
+"""The loaders of a trainer, ours and foreign ones: how each is positioned, repeated, sharded and saved."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from sonosco_like.training.torch_loader import TorchLoader, can_be_placed
 
 logger = logging.getLogger(__name__)
 
-FIELDS = ("train_data_loader", "val_data_loader", "test_data_loader")
 _PLACE = ("state_dict", "load_state_dict")
 
 
@@ -57,13 +56,13 @@ class Loaders:
             self._seed = torch.initial_seed()
         return self._seed
 
-    def share(self, processes: Processes) -> None:
+    def broadcast_seed(self, processes: Processes) -> None:
         """Have all processes draw the same order."""
         if processes.size > 1:
             self._seed = processes.from_first(self.seed)
 
     def adapt(self, loader: Any, even: bool = False) -> Any:
-        """A loader that begins where it is told and disturbs no generator; with `even`, alike for all processes."""
+        """A loader that starts at any batch and disturbs no generator; with `even`, all shards are equal."""
         known = self.find(loader)
         if known is not loader or _is_ready(loader):
             return known
@@ -77,7 +76,7 @@ class Loaders:
         return next((adapted for given, adapted in self._adapted if given is loader), loader)
 
     def batches(self, loader: Any, epoch: int, position: int = 0) -> Iterator[Any]:
-        """The batches of a loader from its place on; `position` says which one that is."""
+        """The batches of a loader from its position on; `position` is the number of the next one."""
         if isinstance(loader, (list, tuple)):
             return islice(loader, position, None)
         if isinstance(loader, AudioDataLoader) or getattr(loader, "draws_nothing", False):
@@ -109,26 +108,17 @@ class Loaders:
             return
         try:
             loader.load_state_dict(saved["place"])
-        except Exception as error:  # each loader has its own way to say that this is not its state
+        except Exception as error:  # each loader has its own error for a state that is not its own
             raise UsageError(
                 f"The training data, {name_of(loader)}, cannot take the place that was saved: "
                 f"{type(error).__name__}: {error}. Give a loader of the same kind as the run began with."
             ) from error
 
-    def originals(self, trainer: Any, replaced: dict[str, Any]) -> dict[str, Any]:
-        """The loader fields of a trainer that are not written as they are, with what is written."""
-        found = {}
-        for field in FIELDS:
-            value = replaced.get(field, getattr(trainer, field))
-            written = self._written(value, in_text=trainer.experiment is not None)
-            if written is not value:
-                found[field] = written
-        return found
-
-    def _written(self, value: Any, in_text: bool) -> Any:
+    def saved_form(self, value: Any, in_text: bool) -> Any:
+        """What a file holds for a loader, or for several by name: a stand-in for what was made in Python."""
         if isinstance(value, dict):
-            written = {name: self._written(each, in_text) for name, each in value.items()}
-            return value if all(written[name] is value[name] for name in value) else written
+            saved = {name: self.saved_form(each, in_text) for name, each in value.items()}
+            return value if all(saved[name] is value[name] for name in value) else saved
         given = next((given for given, adapted in self._adapted if adapted is value), value)
         if _is_registered(given) or not _is_made_in_python(given):
             return given
@@ -137,13 +127,19 @@ class Loaders:
         return LoaderFromPython(kind=_kind(given))
 
 
+def tokenizer_of(*loaders: Any) -> Any:
+    """The tokenizer of the first dataset that has one, or None."""
+    found = (getattr(getattr(loader, "dataset", None), "tokenizer", None) for loader in loaders)
+    return next((tokenizer for tokenizer in found if tokenizer is not None), None)
+
+
 def made(loader: Any) -> Any:
     """A loader, also if a function that makes it was given."""
     return loader() if _is_function(loader) else loader
 
 
 def say_how_it_resumes(loader: Any, saved: bool) -> None:
-    """Tell the owner of foreign data, once, what a resumed run does with it."""
+    """Log, once, how a resumed run treats a foreign loader."""
     if isinstance(loader, TorchLoader):
         loader.check_order()
     if isinstance(loader, ReplayedLoader):
@@ -181,7 +177,7 @@ def _is_made_in_python(value: Any) -> bool:
 
 def _is_registered(value: Any) -> bool:
     defined = value.func if isinstance(value, functools.partial) else value
-    return REGISTRY.entry_of(defined if inspect.isroutine(defined) else type(defined)) is not None
+    return REGISTRY.registration_of(defined if inspect.isroutine(defined) else type(defined)) is not None
 
 
 def _is_function(value: Any) -> bool:

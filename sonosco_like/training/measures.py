@@ -8,16 +8,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sonosco_like.events import AbstractCallback, Listeners
 from sonosco_like.metrics import RunningMeasures, Sums
 from sonosco_like.training.processes import Processes
 
 VALIDATION = "val_"
 AVERAGED = "ema_"
+GRADIENT_NORM = "gradient_norm"
+_WHERE_READ = ("batch_end", "validation_end", "epoch_end", "log")  # events at which callbacks read averages
 
 
 def validation_prefix(name: str | None, averaged: bool = False) -> str:
     """How the measures of a validation set begin: `val_`, `val_<name>_`, `val_ema_` for the averaged weights."""
     return VALIDATION + (AVERAGED if averaged else "") + (f"{name}_" if name else "")
+
+
+def _may_read(listener: Any, measure: str) -> bool:
+    """Whether a listener reads a measure: a callback says so in `measures_needed`; one that does not may read all."""
+    declares = getattr(type(listener), "measures_needed", None) not in (None, AbstractCallback.measures_needed)
+    return measure in listener.measures_needed() if declares else True
 
 
 class PerformanceMeasures(Mapping[str, float]):
@@ -31,6 +40,8 @@ class PerformanceMeasures(Mapping[str, float]):
         self.training = RunningMeasures()
         self.validation: dict[str, RunningMeasures] = {}
         self.further: dict[str, float] = {}
+        self._hooks_seen: Any = None
+        self._norm_is_read = False
 
     def add_batch(
         self,
@@ -49,12 +60,26 @@ class PerformanceMeasures(Mapping[str, float]):
             running.all_reduce(processes.sum, device)
             self.training.merge(running)
 
-    def replace_validation(self, prefix: str, found: RunningMeasures) -> None:
-        """Take the results of a new validation instead of the last one's."""
+    def add_gradient_norm(self, norm: Tensor | None) -> None:
+        """Take the norm of the gradients of one more step into its average, if it was measured."""
+        if norm is not None:
+            self.training.add_mean(GRADIENT_NORM, norm, 1.0)
+
+    def norm_is_read(self, listeners: Listeners) -> bool:
+        """Whether a callback reads the norm of the gradients: it names it in `measures_needed`, or names nothing."""
+        if listeners.hooks is not self._hooks_seen:
+            self._hooks_seen = listeners.hooks
+            owners = {id(hook.owner): hook.owner for event in _WHERE_READ for hook in listeners.hooks.get(event, ())}
+            self._norm_is_read = any(_may_read(owner, GRADIENT_NORM) for owner in owners.values())
+        return self._norm_is_read
+
+    def replace_validation(self, prefix: str, found: RunningMeasures) -> dict[str, float]:
+        """Take the results of a new validation instead of those of the last one; returns them by their names."""
         self.validation[prefix] = found
+        return {prefix + name: value for name, value in found.items()}
 
     def update_metric(self, name: str, value: float) -> None:
-        """Put in a measure that somebody else computed; it stays until it is put in again."""
+        """Set a measure that a callback computed; it stays until it is set again."""
         self.further[name] = float(value)
 
     def __getitem__(self, name: str) -> float:

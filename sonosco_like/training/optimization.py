@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from sonosco_like.optim import reductions
-from sonosco_like.optim.scheduler_state import load_plain_state, plain_state
+from sonosco_like.optim.learning_rates import (
+    load_plain_state,
+    plain_state,
+    replace_scheduled_rates,
+    start_schedule,
+    step_schedule,
+)
+from sonosco_like.training.checks import check_optimizer
 from sonosco_like.training.processes import Processes
 
 Weight: TypeAlias = "Tensor | float"
@@ -32,7 +40,7 @@ class Optimization:
         self.optimizer = optimizer
         self.scheduler = scheduler
         self.scaler = scaler
-        reductions.begin(optimizer, scheduler)
+        start_schedule(optimizer, scheduler)
         self.pending = 0  # batches whose gradients are not used yet
         self.weight: Weight | None = 0.0  # what these were averaged over; None if a former version did not save it
         self._processes = processes or Processes()
@@ -43,7 +51,7 @@ class Optimization:
         self._changed: Literal["gradients", "weights"] | None = None  # what a step has begun to change since then
 
     def announce(self, weight: Tensor | float) -> None:
-        """Say what the loss that comes next was averaged over; without this, batches count alike."""
+        """Set what the next loss is averaged over; without this, all batches count the same."""
         self._coming = _number(weight)
 
     def backward(self, loss: Tensor) -> None:
@@ -105,10 +113,10 @@ class Optimization:
             self.optimizer.step()
         self.forget_gradients()
         if self.scheduler is not None:
-            reductions.step(self.optimizer, self.scheduler)
+            step_schedule(self.optimizer, self.scheduler)
 
     def forget_gradients(self) -> None:
-        """Begin to collect anew."""
+        """Set the gradients to zero."""
         self.optimizer.zero_grad(set_to_none=True)
         self.pending, self.weight = 0, 0.0
 
@@ -122,7 +130,7 @@ class Optimization:
         self._settled = self.pending
 
     def undo(self) -> bool:
-        """Forget the batch under way. False if it cannot be told apart any more from those before it."""
+        """Forget the batch under way. False if its gradients cannot be separated from those before it."""
         if self._changed == "weights":
             return False
         if self._settled == 0:
@@ -158,8 +166,16 @@ class Optimization:
             self._scale_gradients(batches_per_step / self.pending)
 
 
+def build_optimizer(setting: Any, parameters: Iterable[tuple[str, nn.Parameter]]) -> Any:
+    """The optimizer that a record such as `AdamW(lr=0.001)` describes; another optimizer as it is."""
+    is_record = hasattr(setting, "build") and not isinstance(setting, type)
+    optimizer = setting.build(parameters) if is_record else setting
+    check_optimizer(optimizer)
+    return optimizer
+
+
 def _number(weight: Tensor | float) -> Weight:
-    """A weight to reckon with: on the host if it is there, else on its device, which nobody then waits for."""
+    """A weight as a number on the host; on another device it stays there, so that nothing waits for the device."""
     if not isinstance(weight, Tensor):
         return float(weight)
     if weight.device.type == "cpu":
@@ -172,3 +188,51 @@ def _ratio(part: Weight, whole: Weight) -> Weight:
     if isinstance(part, Tensor) or isinstance(whole, Tensor):
         return part / whole
     return part / whole if whole else 0.0
+
+
+logger = logging.getLogger(__name__)
+
+
+def change_optimizer(trainer: Any, settings: dict[str, Any], old_rate: float | None) -> None:
+    """Put settings into every parameter group; a learning rate also into the schedule.
+
+    A rate is the one the schedule starts from. What schedule and callbacks have made of the old one stays a factor.
+    """
+    groups = getattr(trainer.optimizer, "param_groups", [])
+    for group in groups:
+        group.update({name: value for name, value in settings.items() if name != "lr"})
+    if "lr" not in settings or not groups:
+        return
+    share = settings["lr"] / old_rate if old_rate else None
+    before = float(groups[0]["lr"])
+    for group in groups:
+        for name in ("lr", "initial_lr"):
+            if name in group:
+                group[name] = _changed(group[name], share, settings["lr"])
+    for scheduler in _schedulers(trainer.scheduler):
+        for name in ("base_lrs", "_last_lr"):
+            rates = getattr(scheduler, name, None)
+            if rates is not None:
+                setattr(scheduler, name, [_changed(rate, share, settings["lr"]) for rate in rates])
+    logger.info("learning rate of the next batch: %.4g -> %.4g", before, float(groups[0]["lr"]))
+
+
+def follow_new_schedule(trainer: Any, schedule: Any) -> None:
+    """Have the next batch use the rate that a changed formula gives for it."""
+    scheduler = trainer.scheduler
+    if not hasattr(scheduler, "base_lrs"):  # not built yet: it will be, from the new settings
+        return
+    factor = schedule.factor(scheduler.last_epoch)
+    replace_scheduled_rates(trainer.optimizer, scheduler, [base * factor for base in scheduler.base_lrs])
+
+
+def _changed(rate: Any, share: float | None, new: float) -> Any:
+    return rate * share if share is not None else new
+
+
+def _schedulers(scheduler: Any) -> Iterator[Any]:
+    """A scheduler, and those inside one that is made of others."""
+    if hasattr(scheduler, "_last_lr"):
+        yield scheduler
+    for part in getattr(scheduler, "_schedulers", ()):
+        yield from _schedulers(part)

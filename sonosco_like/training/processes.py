@@ -14,8 +14,7 @@ from torch import Tensor, distributed, nn
 
 from sonosco_like.errors import NetworkError, UsageError
 from sonosco_like.events import Duration, Stop
-from sonosco_like.models.normalization import RunningMoments
-from sonosco_like.training.agreement import MOST_NUMBERS, Agreement, exchanged, let_go
+from sonosco_like.training.consensus import MOST_NUMBERS, Consensus, exchanged, release_exchanged
 from sonosco_like.training.foreign_loader import name_of
 from sonosco_like.training.sharing import Sharing, spread
 from sonosco_like.training.torch_loader import is_dealt
@@ -26,7 +25,7 @@ _NO_LIMIT = timedelta(days=365)
 
 
 class Processes:
-    """This process among those that train together. `torchrun` says in the environment how many there are."""
+    """This process among those that train together. Their number is in the environment, set by `torchrun`."""
 
     def __init__(self) -> None:
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
@@ -35,7 +34,7 @@ class Processes:
         together = distributed.is_available() and distributed.is_initialized()
         self.size = distributed.get_world_size() if together else 1
         self.rank = distributed.get_rank() if together else 0
-        self._agreement = Agreement(self.rank, self.size)
+        self._consensus = Consensus(self.rank, self.size)
         self._sharing = Sharing()
 
     @property
@@ -47,46 +46,46 @@ class Processes:
 
     def begin(self, limit: str | None = None) -> None:
         """Agree from now on, and wait for one another no longer than `limit`, such as 30min."""
-        self._agreement.is_over, self._agreement.limit = False, limit_of(limit)
+        self._consensus.is_over, self._consensus.limit = False, limit_of(limit)
 
     def end(self) -> None:
         """The training is over: what fails from now on is no concern of the others."""
-        self._agreement.is_over = True
+        self._consensus.is_over = True
 
-    def meet(self, place: str, *numbers: float) -> list[float]:
+    def barrier(self, place: str, *numbers: float) -> list[float]:
         """The sums of some numbers over all processes, once all are at this place in the training.
 
         Raises the Stop, or an error about the failure, of a process that does not come here because of it.
         """
-        return list(numbers) if self.size == 1 else self._agreement.meet(place, numbers)
+        return list(numbers) if self.size == 1 else self._consensus.barrier(place, numbers)
 
     def agree_on(self, stop: Stop | None) -> Stop:
         """The Stop that all processes take instead of the own one; raises if another of them failed."""
         if stop is not None and (self.size == 1 or stop.agreed):
             return stop
-        agreed = self._agreement.tell(stop)
+        agreed = self._consensus.report(stop)
         if isinstance(agreed, Stop):
             return agreed
         raise agreed
 
-    def tell(self, error: Exception) -> None:
+    def report_failure(self, error: Exception) -> None:
         """Have the other processes know that this one failed, unless they know; they raise it at their next meeting."""
-        if self.size > 1 and not self._agreement.is_over:
-            self._agreement.tell(error)
+        if self.size > 1 and not self._consensus.is_over:
+            self._consensus.report(error)
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """Whatever fails in here is told to the others, who would wait for this process otherwise."""
+    def reporting_failures(self) -> Iterator[None]:
+        """Report a failure inside this block to the other processes, which would otherwise wait for this one."""
         try:
             yield
         except Exception as error:
-            self.tell(error)
+            self.report_failure(error)
             raise
 
     @property
     def are_complete(self) -> bool:
         """Whether all processes are still there to exchange something with."""
-        return self.size == 1 or not self._agreement.is_lost
+        return self.size == 1 or not self._consensus.is_lost
 
     # What they exchange
 
@@ -95,38 +94,38 @@ class Processes:
         if self.size == 1:
             return
         if tensor.numel() <= MOST_NUMBERS:
-            sums = self.meet("sum", *tensor.flatten().tolist())
+            sums = self.barrier("sum", *tensor.flatten().tolist())
             tensor.copy_(torch.tensor(sums, dtype=torch.float64).reshape(tensor.shape))
         else:
-            self.meet("large sum")
+            self.barrier("large sum")
             exchanged.append(tensor)
             distributed.all_reduce(tensor)
 
     def total(self, number: Tensor | float) -> Tensor | float:
-        """The sum of a number over all processes; on the GPU if it is there, which nobody waits for."""
+        """The sum of a number over all processes; a number on the GPU stays there, so that nothing waits for it."""
         if self.size == 1:
             return number
         if not isinstance(number, Tensor) or not number.is_cuda:
-            return self.meet("total", float(number))[0]
-        self.meet("total on GPU")
+            return self.barrier("total", float(number))[0]
+        self.barrier("total on GPU")
         summed = number.to(torch.float64, copy=True)
         distributed.all_reduce(summed)
         return summed
 
     def any(self, *flags: bool) -> list[bool]:
         """For each flag, whether any process has it set."""
-        return [bool(count) for count in self.meet("any", *map(float, flags))]
+        return [bool(count) for count in self.barrier("any", *map(float, flags))]
 
     def wait(self) -> None:
         """Go on when all processes have come here."""
-        self.meet("wait")
+        self.barrier("wait")
 
     def gather(self, content: Any) -> list[Any]:
         """The content, plain data that JSON can hold, of every process in the order of their ranks."""
         if self.size == 1:
             return [content]
-        self.meet("gather")
-        return self._agreement.exchange(content)
+        self.barrier("gather")
+        return self._consensus.exchange(content)
 
     def from_first(self, content: Any) -> Any:
         """The content of the first process, plain data that JSON can hold, in every process."""
@@ -134,13 +133,13 @@ class Processes:
 
     # What they share of a model
 
-    def share_state(self, model: nn.Module) -> None:
+    def broadcast_model(self, model: nn.Module) -> None:
         """Have every process begin with the first one's weights and statistics."""
         if self.size > 1:
-            self.meet("share state")
+            self.barrier("share state")
             spread(model)
 
-    def share_gradients(self, model: nn.Module) -> None:
+    def all_reduce_gradients(self, model: nn.Module) -> None:
         """Average the gradients over all processes, and take the first one's buffers, such as running statistics.
 
         How much each process counts is in its loss (`Optimization`). This is done after every batch, also where several
@@ -151,34 +150,34 @@ class Processes:
             return
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         unused = any(parameter.grad is None for parameter in parameters)
-        (some_unused,) = self.meet("gradients", float(unused))
+        (some_unused,) = self.barrier("gradients", float(unused))
         self._sharing.average_gradients(parameters, self.size, some_unused=bool(some_unused))
         self._sharing.spread_buffers(model)
 
-    def share_buffers(self, model: nn.Module) -> None:
+    def broadcast_buffers(self, model: nn.Module) -> None:
         """Have every process hold the first one's buffers, also if a batch was not trained on."""
         if self.size > 1:
-            self.meet("buffers")
+            self.barrier("buffers")
             self._sharing.spread_buffers(model)
 
-    def share_statistics(self, model: nn.Module) -> nn.Module:
+    def sync_batch_norm(self, model: nn.Module) -> nn.Module:
         """Have batch normalisation see the batches of all processes as one; torch's own can do so on GPUs only."""
         if self.size == 1:
             return model
         for module in model.modules():
-            if isinstance(module, RunningMoments):
-                module.shared = True
+            if callable(sync := getattr(module, "sync_batch_norm", None)):
+                sync()
         if not torch.cuda.is_available():
             return model
         converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
         return converted
 
-    def draw_apart(self) -> None:
+    def offset_seed(self) -> None:
         """Have the generator of each process begin elsewhere, so that dropout differs among them."""
         if self.rank:
             torch.manual_seed((torch.initial_seed() + self.rank) % 2**63)
 
-    def deal(self, loader: Any) -> None:
+    def shard(self, loader: Any) -> None:
         """Let a loader hand out only this process's share."""
         if self.size == 1 or loader is None:
             return
@@ -201,7 +200,7 @@ def limit_of(text: str | None) -> timedelta | None:
     return None if duration is None else timedelta(seconds=duration.value)
 
 
-def _meet(backend: str) -> None:
+def _join_group(backend: str) -> None:
     """Have the processes find each other. Raises NetworkError if they cannot."""
     try:
         distributed.init_process_group(backend)
@@ -219,11 +218,11 @@ def _begin(local_rank: int) -> None:
     if torch.cuda.is_available():
         backend = "cpu:gloo,cuda:nccl"
         torch.cuda.set_device(local_rank % torch.cuda.device_count())
-    _meet(backend)
+    _join_group(backend)
     distributed.distributed_c10d._set_pg_timeout(_NO_LIMIT)
     atexit.register(_leave)
 
 
 def _leave() -> None:
-    let_go()
+    release_exchanged()
     distributed.destroy_process_group()

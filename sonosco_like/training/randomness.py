@@ -17,7 +17,7 @@ _DEEPEST, _MOST_LOOKED_AT = 5, 1000  # a generator that a dataset keeps is near 
 
 
 def seed_everything(seed: int) -> None:
-    """Begin all generators anew."""
+    """Seed all generators."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
@@ -43,16 +43,16 @@ def restore_generators(states: dict[str, Any]) -> None:
     np.random.set_state(states["numpy"])
 
 
-def mixed(*key: int) -> int:
+def mix_seed(*key: int) -> int:
     """A seed of 64 bits from several numbers, none of which is negative."""
     return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])
 
 
 @contextmanager
 def drawing_from(*key: int) -> Iterator[None]:
-    """Have the generators of the CPU begin at a key of numbers; afterwards each is where it was before."""
+    """Seed the generators of the CPU with a key of numbers; afterwards restore their states."""
     before = torch.get_rng_state(), random.getstate(), np.random.get_state(legacy=True)
-    seed = mixed(*key)
+    seed = mix_seed(*key)
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)
@@ -82,9 +82,9 @@ def generators_in(*roots: Any) -> list[Any]:
 
 
 def reseed(generators: Iterable[Any], *key: int) -> None:
-    """Have generators that somebody keeps begin at a key of numbers, each elsewhere."""
+    """Seed generators with a key of numbers, each with a different seed."""
     for number, generator in enumerate(generators):
-        seed = mixed(*key, number)
+        seed = mix_seed(*key, number)
         if isinstance(generator, torch.Generator):
             generator.manual_seed(seed)
         elif isinstance(generator, random.Random):

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from sonosco_like.errors import UsageError
+from sonosco_like.training.consensus import from_plain, to_plain
 from sonosco_like.training.processes import Processes
 from sonosco_like.training.randomness import generator_states, restore_generators
-from sonosco_like.training.wire import from_plain, to_plain
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ class RankStates:
     """Gathers what the processes have for themselves into the checkpoint of the first, and deals it out again.
 
     The same number of processes goes on bit for bit. Another number goes on with the utterances of the epoch that
-    nobody has seen, if the loader can tell which they are (`load_shares`).
+    no process has seen, if the loader knows them (`load_shares`).
     """
 
     def __init__(self, processes: Processes) -> None:
@@ -88,7 +88,7 @@ def _place_of(loader: Any) -> Any:
 
 
 def _go_on(loader: Any, places: list[dict[str, Any]], size: int) -> str:
-    """Have another number of processes go on in the epoch; says how well that is possible."""
+    """Continue the epoch with another number of processes; returns a sentence on how exact that is."""
     if hasattr(loader, "load_shares"):
         loader.load_shares(places)
         return "the epoch goes on with the utterances that none of them had seen"

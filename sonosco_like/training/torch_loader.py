@@ -16,18 +16,18 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, get_worker_info
 
 from sonosco_like.data.workers import (
-    begin_worker,
     close_at_exit,
-    dismiss,
-    explained,
-    hear_of_dead_workers,
+    init_worker,
+    install_sigchld_handler,
     one_thread,
+    shut_down,
+    worker_errors_as_data_errors,
 )
-from sonosco_like.errors import DataError, SonoscoError, UsageError
-from sonosco_like.interrupts import signals_held
-from sonosco_like.training.dealing import deal, left_out
+from sonosco_like.errors import DataError, SonoscoError, UsageError, list_some
+from sonosco_like.process import block_signals
 from sonosco_like.training.foreign_loader import Wrapped
-from sonosco_like.training.randomness import drawing_from, generators_in, mixed, reseed
+from sonosco_like.training.randomness import drawing_from, generators_in, mix_seed, reseed
+from sonosco_like.training.sharing import deal, left_out
 
 logger = logging.getLogger(__name__)
 
@@ -113,14 +113,14 @@ class TorchLoader(Wrapped):
         return {"seed": self.seed, "epoch": self.epoch, "position": self.position, "data": data}
 
     def load_state_dict(self, content: dict[str, Any]) -> None:
-        """Go where a `state_dict` says."""
+        """Go to the position of a `state_dict`."""
         if content["seed"] != self.seed:
             self.seed, self._plan = int(content["seed"]), None
         self.epoch, self.position = int(content["epoch"]), int(content["position"])
         self._saved_data = content.get("data")
 
     def check_order(self) -> None:
-        """Warn of a sampler whose order is another each time, though all generators begin alike."""
+        """Warn of a sampler whose order differs each time, although all generators have the same seed."""
         foreign = [each for each in samplers_of(self.loader) if not type(each).__module__.startswith("torch.")]
         if foreign and [str(batch) for batch in self._drawn()] != [str(batch) for batch in self._drawn()]:
             names = " and ".join(type(each).__name__ for each in foreign)
@@ -135,7 +135,7 @@ class TorchLoader(Wrapped):
         positions = range(self.position, len(self.batches))
         served = self._serve(positions, self._fetches(positions))
         if self.loader.num_workers:
-            hear_of_dead_workers()
+            install_sigchld_handler()
             close_at_exit(served)
         return served
 
@@ -144,7 +144,7 @@ class TorchLoader(Wrapped):
         complete = False
         try:
             for position in positions:
-                with explained():
+                with worker_errors_as_data_errors():
                     batch = next(fetches)
                 if isinstance(batch, Failure):
                     raise batch.as_error(f"batch {position} of epoch {self.epoch}")
@@ -156,7 +156,7 @@ class TorchLoader(Wrapped):
             self._under_way -= 1
             if not (complete and self._is_kept(fetches)):
                 self._kept = None if self._is_kept(fetches) else self._kept
-                dismiss(fetches)
+                shut_down(fetches)
 
     def _is_kept(self, fetches: Iterator[Any]) -> bool:
         return self._kept is not None and self._kept._iterator is fetches
@@ -169,9 +169,9 @@ class TorchLoader(Wrapped):
         assert generator is not None
         plan, key = self.batches, (self.seed, self.epoch)
         places.items = (((*key, _BATCH, position), plan[position]) for position in positions)
-        generator.manual_seed(mixed(*key, _WORKERS))
-        with signals_held(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "This DataLoader will create")  # said when the user's was made
+        generator.manual_seed(mix_seed(*key, _WORKERS))
+        with block_signals(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "This DataLoader will create")  # the user saw it already
             return iter(maker)
 
     def _maker(self) -> DataLoader[Any]:
@@ -253,14 +253,14 @@ class PlacedExamples(Dataset[Any]):
             if not self._batched:
                 return self._collate(self.dataset[indices])
             if callable(getattr(self.dataset, "__getitems__", None)):
-                where = f"with the indices {_some(indices)}"
+                where = f"with the indices {list_some(list(indices), 8)}"
                 examples = self.dataset.__getitems__(indices)
             else:
                 examples = []
                 for index in indices:
                     where = f"with index {index!r}"
                     examples.append(self.dataset[index])
-            where = f"with the indices {_some(indices)}, which were to be put together"
+            where = f"with the indices {list_some(list(indices), 8)}, which were to be put together"
             return self._collate(examples)
         except Exception as error:
             return Failure(error, f"{type(self.dataset).__name__} failed at the example {where}")
@@ -270,13 +270,13 @@ class Failure:
     """An exception of a dataset in words, which a worker can hand over."""
 
     def __init__(self, error: Exception, what: str) -> None:
-        said = str(error) if isinstance(error, SonoscoError) else f"{type(error).__name__}: {error}"
-        self._said = f"{what}: {said.rstrip('.')}"
+        message = str(error) if isinstance(error, SonoscoError) else f"{type(error).__name__}: {error}"
+        self._message = f"{what}: {message.rstrip('.')}"
         self._trace = "".join(traceback.format_exception(error))
 
     def as_error(self, where: str) -> DataError:
         """The error to raise, with the place in the user's code as a note."""
-        error = DataError(f"{self._said} ({where}).")
+        error = DataError(f"{self._message} ({where}).")
         error.add_note(self._trace)
         return error
 
@@ -291,13 +291,13 @@ class _Places:
 
 
 class _WorkerStart:
-    """How a worker begins: as ours do, then as its owner says, who finds his dataset where torch shows it."""
+    """Initialise a worker: first as ours, then with the user's own function, which finds its dataset through torch."""
 
     def __init__(self, own: Callable[[int], None] | None) -> None:
         self._own = own
 
     def __call__(self, worker: int) -> None:
-        begin_worker(worker)
+        init_worker(worker)
         info: Any = get_worker_info()
         object.__setattr__(info, "dataset", info.dataset.dataset)  # it forbids this to everybody else
         if self._own is not None:
@@ -310,11 +310,6 @@ def _order_of(loader: DataLoader[Any]) -> Any:
 
 def _is_batched(loader: DataLoader[Any]) -> bool:
     return loader.batch_sampler is not None
-
-
-def _some(indices: Any) -> str:
-    shown = ", ".join(map(repr, list(indices)[:8]))
-    return shown + (" ..." if len(indices) > 8 else "")
 
 
 def _as_it_is(batch: Any) -> Any:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import AbstractContextManager
 from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -13,29 +12,31 @@ import torch
 from torch import Tensor, nn
 
 from sonosco_like.errors import UsageError
-from sonosco_like.events import Event, Moment, Stop, close, fire, listen, listen_anew, stage
-from sonosco_like.metrics import describe
+from sonosco_like.events import Event, Listeners, Moment, Stop, stage, take_class_callbacks, without_listener
+from sonosco_like.metrics import DecodedBatch, Need, Sums
 from sonosco_like.optim import AdamW
+from sonosco_like.records import Prediction
 from sonosco_like.serialization import serializable, state
-from sonosco_like.training.averaging import WeightAverage
-from sonosco_like.training.batches import describe_batch, next_batch, refuse_empty, to_device, weight_of
+from sonosco_like.training.assembly import BUILT, BUILT_FROM, Assembly, let_settings_be_built
+from sonosco_like.training.batches import memory_errors_as_usage_errors, next_batch, to_device, weight_of
 from sonosco_like.training.calling import check_loss, loss_of, output_of
-from sonosco_like.training.checkpointing import Checkpointing
-from sonosco_like.training.limit import Limit
+from sonosco_like.training.checks import check_is_model, check_settings
+from sonosco_like.training.guard import Guard
+from sonosco_like.training.loaders import made, tokenizer_of
 from sonosco_like.training.measures import PerformanceMeasures
-from sonosco_like.training.preparing import READING
-from sonosco_like.training.processes import Processes, limit_of
-from sonosco_like.training.ranks import RankStates
-from sonosco_like.training.recovering import Recovering
-from sonosco_like.training.saving import CheckpointSaver
-from sonosco_like.training.validating import interval_of
+from sonosco_like.training.optimization import build_optimizer
+from sonosco_like.training.position import Position, ReadThrough, upgrade_position
+from sonosco_like.training.processes import Processes
+from sonosco_like.training.provenance import origin_of, recogniser_layout
+from sonosco_like.training.saver import CheckpointSaver
+from sonosco_like.training.session import Requests, TrainingSession
+from sonosco_like.training.used_weights import UsedWeights, WeightAverage
+from sonosco_like.training.validator import Validator, evaluation_mode
 
-logger = logging.getLogger(__name__)
 
-
-@serializable
-class ModelTrainer(Checkpointing, Recovering):
-    """Trains a model on batches and tells its callbacks about it.
+@serializable(version=2)
+class ModelTrainer:
+    """Trains a model on batches and calls its callbacks.
 
     Any `nn.Module` and any iterable of batches will do. Our own models and loaders are saved with the trainer and
     resumed at the exact batch.
@@ -43,28 +44,29 @@ class ModelTrainer(Checkpointing, Recovering):
     `val_data_loader` is one loader, or several by name, whose measures are then `val_<name>_<measure>`. `test_step` is
     the number of batches between two validations, or a text such as `500ba` or `2ep`; unless it counts epochs, a
     validation also ends every epoch. `accumulate_gradients` batches share a step, as if they were one. `clip_grads`
-    limits the norm of the gradients, `clip_values` each of them. `averaging` keeps a moving average of the weights
-    beside them. `non_finite` says what a loss that is not a number means: the end of the run (`stop`), a batch to leave
-    out (`skip`), weights to take back to the newest checkpoint (`rollback`), or nothing (`ignore`, which alone never
-    waits for the device). `compile` names a backend of `torch.compile`; `gradient_checkpointing` names, by patterns,
-    modules that compute activations again instead of keeping them. `sync_batch_norm` has batch normalisation see the
-    batches of all processes as one, and `process_timeout` (`30min`) is how long one waits for another. `saver` writes
-    the checkpoints.
+    limits the norm of the gradients, `clip_values` each of them. `averaging` keeps a moving average of the weights.
+    `non_finite` says what a loss that is no number means: the end of the run (`stop`), a batch to leave out (`skip`),
+    a return to the weights of the newest checkpoint (`rollback`), or nothing (`ignore`, which alone never waits for the
+    device). `compile` names a backend of `torch.compile`; `gradient_checkpointing` names, by patterns, modules that
+    compute activations again instead of keeping them. `sync_batch_norm` has batch normalisation see the batches of all
+    processes as one; `process_timeout` (`30min`) is how long one process waits for another.
 
-    `epoch` and `step` are those under way, both from 0; `global_step` counts the batches done.
+    The settings stay as they were given; `model`, `optimizer`, `scheduler` and the loaders read as what was built of
+    them. Everything else is in objects that alone change their attributes: see `init`.
     """
 
     events: ClassVar[tuple[str, ...]] = ()
+    class_callbacks: ClassVar[list[Any]] = []
 
-    model: nn.Module = field(kw_only=False)
+    model: nn.Module = field(kw_only=False, metadata=BUILT)
     loss: Callable[..., Any] = field(kw_only=False)
     epochs: int = field(kw_only=False)
-    train_data_loader: Any = field(kw_only=False)
-    val_data_loader: Any = field(default=None, kw_only=False)
-    test_data_loader: Any = field(default=None, kw_only=False)
+    train_data_loader: Any = field(kw_only=False, metadata=BUILT_FROM)
+    val_data_loader: Any = field(default=None, kw_only=False, metadata=BUILT_FROM)
+    test_data_loader: Any = field(default=None, kw_only=False, metadata=BUILT_FROM)
     decoder: Any = field(default=None, kw_only=False)
-    optimizer: Any = field(default_factory=AdamW, kw_only=False)
-    scheduler: Any = None
+    optimizer: Any = field(default_factory=AdamW, kw_only=False, metadata=BUILT_FROM)
+    scheduler: Any = field(default=None, metadata=BUILT_FROM)
     metrics: list[Callable[..., Any]] = field(default_factory=list, kw_only=False)
     callbacks: list[Any] = field(default_factory=list, kw_only=False)
     device: torch.device | None = field(default=None, kw_only=False)
@@ -81,43 +83,43 @@ class ModelTrainer(Checkpointing, Recovering):
     sync_batch_norm: bool = False
     process_timeout: str | None = None
     saver: CheckpointSaver = field(default_factory=CheckpointSaver)
-    epoch: int = state(0)
-    step: int = state(0)
-    global_step: int = state(0)
-    batches_done: int = state(0)
-    epoch_read: bool = state(False)
-    batch_unfinished: bool = state(False)
-    rollbacks: int = state(0)
-    seconds: float = state(0.0)
+    position: Position = state(factory=Position)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        take_class_callbacks(cls)
 
     def __post_init__(self) -> None:
         self.processes = Processes()
-        self.hooks, self.seconds_in_callbacks = listen(self, (), self.processes.rank)
+        self.listeners = Listeners(self, self.processes.rank, self.processes.agree_on)
         self.init()
 
     @stage("init")
     def init(self) -> None:
-        """Refuse what cannot be, and begin with nothing built."""
-        for name in ("epochs", "accumulate_gradients"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
-        self._read_durations()
-        limit_of(self.process_timeout)
-        self.performance_measures = PerformanceMeasures()
+        """Refuse settings that cannot be, and begin with nothing built."""
+        check_settings(self)
         self.experiment: Any = None
-        self._device = torch.device("cpu")
-        self._inference = self.model
-        self._optimization = None
-        self._last_good = self._undo = None
-        self._original_fields = {}
-        self._stop = self._checkpoint_asked = None
-        self._fetched = self._listening = self._norm_is_read = False
-        self._vocabulary = None
-        self._predictions = []
-        self._ranks = RankStates(self.processes)
-        self._cheap_metrics = []
-        self._validated_at = -1
-        self._clock = 0.0
+        self.performance_measures = PerformanceMeasures()
+        self.requests = Requests(self.processes)  # to stop, to save a checkpoint
+        self.parts = Assembly(self)  # what is built of the settings
+        self.used_weights = UsedWeights(self)  # of a saved trainer
+        self.validator = Validator(self)
+        self.guard = Guard(self)  # the last good moment, to go back to
+        self.session = TrainingSession(self)  # what surrounds the loop
+
+    epoch = ReadThrough[int](lambda trainer: trainer.position.epoch)  # under way, from 0
+    step = ReadThrough[int](lambda trainer: trainer.position.step)  # the batch under way in its epoch, from 0
+    global_step = ReadThrough[int](lambda trainer: trainer.position.global_step)  # batches done in all
+    batches_done = ReadThrough[int](lambda trainer: trainer.position.batches_done)  # of this epoch
+    seconds = ReadThrough[float](lambda trainer: trainer.position.seconds)  # that the training has lasted
+    seconds_in_callbacks = ReadThrough[dict[str, float]](lambda trainer: trainer.listeners.seconds)  # by name
+    vocabulary = ReadThrough[Any](lambda trainer: trainer.parts.tokenizer)  # the tokenizer of the data
+
+    @property
+    def validation_sets(self) -> dict[str | None, Any]:
+        """The loaders of validation data by name; the name of a single one is None."""
+        loaders = self.val_data_loader
+        return dict(loaders) if isinstance(loaders, dict) else {} if loaders is None else {None: loaders}
 
     # What users call
 
@@ -125,15 +127,15 @@ class ModelTrainer(Checkpointing, Recovering):
         """Train from the beginning to the end."""
         if self.global_step:
             raise UsageError(f"This trainer is at step {self.global_step} already; call continue_training().")
-        self._run()
+        self.session.start()
 
     def continue_training(self) -> None:
         """Train on from where this trainer is."""
-        self._run()
+        self.session.start()
 
     def stop_training(self, reason: str = "stop_training() was called") -> None:
-        """End the training after the batch under way; everybody still hears its end."""
-        self._stop = Stop(reason)
+        """End the training after the batch under way; every callback still hears its end."""
+        self.requests.ask_to_stop(Stop(reason))
 
     def add_callback(self, callback: Any) -> None:
         """Have one more callback listen, from now on; of a class, an instance with its defaults."""
@@ -141,28 +143,12 @@ class ModelTrainer(Checkpointing, Recovering):
 
     def remove_callback(self, callback: Any) -> None:
         """Have a callback listen no more; of a class, all its instances."""
-        by_class = isinstance(callback, type)
-        left = [each for each in self.callbacks if not (isinstance(each, callback) if by_class else each is callback)]
-        if len(left) == len(self.callbacks):
-            name = callback.__name__ if by_class else type(callback).__name__
-            raise UsageError(f"The trainer has no callback {name} to remove.")
-        self.set_callbacks(left)
+        self.set_callbacks(without_listener(self.callbacks, callback))
 
     def set_callbacks(self, callbacks: list[Any]) -> None:
-        """Have these callbacks listen instead of the present ones.
-
-        In mid run the new ones hear `attach` and every stage that begins from now on; those left out are closed.
-        """
-        before, after = self.callbacks, list(callbacks)
-        if self._listening:
-            self.hooks, of_newcomers = listen_anew(self, before, after, self.processes.rank)
-            self._norm_is_read = not READING.isdisjoint(self.hooks)
-            if self._undo is not None:
-                self._undo.watch(self.hooks)
-        self.callbacks = after
-        if self._listening:
-            close(each for each in before if not any(each is other for other in after))
-            fire(of_newcomers, Moment(Event.ATTACH.value, self))
+        """Have these callbacks listen instead of the present ones, also in mid run: see `Listeners.replacing`."""
+        with self.listeners.replacing(callbacks):
+            self.callbacks = list(callbacks)
 
     def add_metric(self, metric: Callable[..., Any]) -> None:
         """Compute one more metric."""
@@ -170,7 +156,7 @@ class ModelTrainer(Checkpointing, Recovering):
 
     def set_metrics(self, metrics: list[Callable[..., Any]]) -> None:
         """Compute these metrics instead of the present ones, from the next batch on."""
-        self._cheap_metrics = [metric for metric in metrics if not describe(metric).needs]
+        self.validator.use_metrics(metrics)
         self.metrics = list(metrics)
 
     def update_metric(self, name: str, value: float | Tensor) -> None:
@@ -181,215 +167,232 @@ class ModelTrainer(Checkpointing, Recovering):
 
     def save_checkpoint(self, path: str | Path | None = None) -> None:
         """Save the whole trainer once the batch or epoch under way is complete: to `path`, or into the run folder."""
-        if path is None and self.experiment is None:
-            raise UsageError("There is no run folder to save a checkpoint into; give save_checkpoint a path.")
-        self._checkpoint_asked = True if path is None else Path(path)
+        self.requests.ask_for_checkpoint(path, self.experiment)
+
+    def evaluate(self, loader: Any) -> dict[str, float]:
+        """Loss and metrics on the data of a loader. Measures, validations and the loader's place stay as they are."""
+        return dict(self.validator.evaluate(loader))
+
+    def predict(self, loader: Any) -> list[Prediction]:
+        """What the model makes of each example of a loader: text with a `decoder`, else what `predict_batch` gives."""
+        return self.validator.predict(loader)
+
+    def evaluation_mode(self) -> AbstractContextManager[None]:
+        """The model without dropout and without gradients, as long as this lasts; afterwards as it was."""
+        return evaluation_mode(self.model)
 
     def log(self, values: Mapping[str, Any]) -> None:
         """Hand named values to the callbacks that write them down, as of this step: in a batch, that of its end."""
-        if Event.LOG.value in self.hooks:
-            in_batch = self._fetched and self.batches_done == self.step  # a batch that is not counted yet
-            self.fire(Event.LOG.value, values=dict(values), epoch=self.epoch, step=self.global_step + in_batch)
+        if self.listeners.hears(Event.LOG.value):
+            step = self.global_step + self.position.is_in_batch
+            self.listeners.fire(Event.LOG.value, values=dict(values), epoch=self.epoch, step=step)
 
     def fire(self, event: str, **args: Any) -> Moment:
         """Let callbacks hear an event that this class names in `events`."""
-        moment = Moment(event, self, args)
-        fire(self.hooks, moment)
-        return moment
+        return self.listeners.fire(event, **args)
+
+    # What is built of the settings, stage by stage; `name` is train, val, val_<name> or test
+
+    @stage("build_model")
+    def build_model(self, model: nn.Module) -> nn.Module:
+        """The model on its device, ready to learn."""
+        check_is_model(model)
+        return model.to(self.parts.device).train()
+
+    @stage("build_optimizer")
+    def build_optimizer(self, parameters: Iterable[tuple[str, nn.Parameter]]) -> Any:
+        """The optimizer of the named parameters, frozen ones too."""
+        return build_optimizer(self.optimizer, parameters)
+
+    @stage("build_scheduler", may_be_none=True)
+    def build_scheduler(self, optimizer: Any) -> Any:
+        """The schedule of an optimizer, if there is one."""
+        return self.scheduler.build(optimizer) if hasattr(self.scheduler, "build") else self.scheduler
+
+    @stage("build_data")
+    def build_data(self, name: str, loader: Any) -> Any:
+        """A loader that is ready. A foreign loader brings its data: it has only this stage and `create_loader`."""
+        loader = made(loader)
+        dataset: Any = getattr(loader, "dataset", None)
+        if hasattr(dataset, "use_rows"):  # it reads a manifest, step by step
+            dataset.use_utterances(self.load_data(name, dataset))
+            dataset.use_rows(self.split_data(name, dataset, self.process_data(name, dataset)))
+        if name == "train" and hasattr(dataset, "prepare"):
+            dataset.prepare()  # what all data is measured by, such as global statistics
+        return loader
+
+    @stage("load_data")
+    def load_data(self, name: str, dataset: Any) -> Any:
+        """The rows of a dataset's manifest, read from their file."""
+        return dataset.utterances
+
+    @stage("process_data")
+    def process_data(self, name: str, dataset: Any) -> Any:
+        """The indices of the utterances that can be used: those whose length is within the limits."""
+        return dataset.within_limits()
+
+    @stage("split_data")
+    def split_data(self, name: str, dataset: Any, rows: Any) -> Any:
+        """Those of the indices that belong to this dataset; all of them, unless it is one `part` of its manifest."""
+        return dataset.of_this_part(rows)
+
+    @stage("create_loader")
+    def create_loader(self, name: str, loader: Any) -> Any:
+        """The loader in a form that starts at any batch, with a shard of its data for each process."""
+        loader = self.parts.loaders.adapt(loader, even=name == "train")
+        self.processes.shard(loader)
+        return loader
+
+    @stage("build_tokenizer", may_be_none=True)
+    def build_tokenizer(self) -> Any:
+        """The tokenizer of the data, if it has one."""
+        return tokenizer_of(self.train_data_loader, *self.validation_sets.values(), self.test_data_loader)
 
     # The loop
 
-    def _run(self) -> None:
-        self._stop = None
-        if self._durations_read != (self.test_step, self.max_duration):
-            self._read_durations()
-        self._clock = time.monotonic() - self.seconds
-        self.processes.begin(self.process_timeout)
-        try:
-            self._run_to_its_end()
-        except BaseException as error:
-            if isinstance(error, Exception):
-                self.processes.tell(error)
-                self._save_last_good()
-            self._tell_of(error)
-            raise
-        finally:
-            self._listening = False
-            close(self.callbacks)
-            self.saver.close()
-        self.saver.check()
-
-    def _run_to_its_end(self) -> None:
-        try:
-            self._build()
-            self._listen()
-            self._prepare()
-            self._cheap_metrics = [metric for metric in self.metrics if not describe(metric).needs]
-            self.train()
-            self.processes.meet("end of training")
-        except Stop as raised:
-            stop = self.agree_on(raised)
-            logger.info("Training stopped at epoch %d, step %d: %s", self.epoch, self.step, stop.reason or "as asked")
-            if stop.scope != "training":
-                logger.warning("A Stop of the %s ended the training, as no epoch was under way.", stop.scope)
-        self._agree()
-        self._write_checkpoint_if_asked()
-        self._ranks.gather(self.train_data_loader)
-
     @stage("training")
     def train(self) -> None:
-        """Epoch after epoch, until all are done or somebody stops it."""
-        self._agree()
-        stop = self._stop
-        while stop is None and self.epoch < self.epochs and not self._limit.ends_training(self):
-            self._mark_good(settings=True)
+        """Train epoch after epoch, until all are done or a Stop ends the training."""
+        self.requests.agree(self.experiment)
+        stop = self.requests.stop
+        while stop is None and self.session.goes_on():
+            self.guard.mark_good(settings=True)
             try:
                 self.train_epoch(self.epoch)
-                self.processes.meet("end of epoch")
+                self.processes.barrier("end of epoch")
             except Stop as raised:
-                agreed = self.agree_on(raised)
-                stop = agreed if agreed.scope == "training" else None
-                self.epoch_read = self.epoch_read or agreed.scope == "epoch"
-            self._go_no_more_back()
-            self._agree()
-            stop = stop or self._stop
-            if self.epoch_read:
-                self.epoch, self.step, self.batches_done, self.epoch_read = self.epoch + 1, 0, 0, False
-                self._fetched = False
-            self._write_checkpoint_if_asked()
+                stop = self.session.leave_epoch(raised)
+            stop = self.session.close_epoch(stop)
         if stop is not None:
             raise stop
 
     @stage("epoch")
     def train_epoch(self, epoch: int) -> None:
-        """Batch after batch; then what gradients are left over are used, and the epoch is validated."""
-        self.processes.meet("epoch")
-        if self.batches_done == 0:
-            self.performance_measures.training.clear()
-        self._finish_batch_of_failed_run()
-        batches = self._batches(epoch)
-        while not self.epoch_read:
-            self.step = self.batches_done
-            self._fetched = False
-            self._mark_good()
-            try:
-                batch = self._with_others(self.fetch(batches))
-                if batch is None:
-                    if self.batches_done == 0 and not self._fetched:
-                        self.epoch_read = False
-                        refuse_empty(batches, self.train_data_loader, epoch)
-                    self._fetched, self.epoch_read = False, True  # also if only a hook says so
-                    break
-                self._fetched = True  # also if a trainer of a user's own fetches otherwise
-                self.train_batch(batch)
-                self._agree()
-            except Stop as raised:
-                stop = self.agree_on(raised)
-                if self._is_handed_out(batches) and self.batches_done == self.step:  # so it is spent
-                    self._count_batch()
-                self.batch_unfinished = False  # everybody heard its end
-                if stop.scope != "batch":
-                    raise stop from None
-                self._agree()
-            self.batch_unfinished = False
-            if self._stop is not None:
-                raise self._stop
-            self._write_checkpoint_if_asked()
-            self.saver.check()
-            if self._limit.cuts_epoch(self):
-                raise Stop(f"max_duration {self.max_duration} is reached")
-        self._use_the_rest()
-        try:
-            self._validate_if_due(at_epoch_end=True)
-        except Stop as raised:  # the epoch is complete all the same
-            stop = self.agree_on(raised)
-            self._stop = stop if stop.scope == "training" else None
-        self._mark_good(settings=True)
+        """Batch after batch; then the gradients that are left over are used, and the epoch is validated."""
+        self.session.begin_epoch()
+        with self.parts.batches() as batches:
+            while not self.position.is_read:
+                self.session.begin_batch()
+                try:
+                    batch = batches.agree(self.fetch(batches))
+                    if batch is None:
+                        break
+                    self.train_batch(batch)
+                    self.requests.agree(self.experiment)
+                except Stop as stop:
+                    self.session.end_batch_early(stop, batches)
+                self.session.end_batch()
+        self.session.end_epoch()
 
     @stage("batch")
     def train_batch(self, batch: Any) -> None:
         """Forward, loss, backward and step; measures, and a validation if one is due."""
-        batch = to_device(batch, self._device)
-        try:
-            with self._autocast():
+        batch = to_device(batch, self.parts.device)
+        with memory_errors_as_usage_errors(batch):
+            with self.parts.autocast():
                 output = self.forward(batch)
                 loss = self.compute_loss(output, batch)
             check_loss(loss, learning=True)
             value = loss.detach() if self.non_finite == "ignore" else loss.item()
-            usable = self._is_usable(value, batch)
-            if usable:
+            if usable := self.guard.is_usable(value, batch):
                 weight = weight_of(self.loss, batch)
-                measured = self._measured(output, batch)  # before the weights change: a metric that fails is undone
-                self._opt.announce(weight)
+                measured = self.validator.measure_training(output, batch)  # before the weights change: it may fail
+                self.parts.optimization.announce(weight)
                 self.backward(loss)
-                if self._opt.pending >= self.accumulate_gradients:
+                if self.parts.optimization.pending >= self.accumulate_gradients:
                     self.optimizer_step()
-        except torch.OutOfMemoryError as error:
-            raise UsageError(f"Out of memory on a batch with {describe_batch(batch)}. Make batches smaller.") from error
-        self._count_batch()
+        self.session.count_batch()
         if usable:
-            self.performance_measures.add_batch(value, weight, measured, self.processes, self._device)
-        self._validate_if_due()
-        self.batch_unfinished = False
+            self.performance_measures.add_batch(value, weight, measured, self.processes, self.parts.device)
+        self.session.validate_if_due()
+        self.position.complete_batch()
 
     @stage("fetch", may_be_none=True)
     def fetch(self, batches: Iterator[Any]) -> Any:
         """The next batch, or None at the end of the epoch."""
         batch = next_batch(batches)
-        self._fetched = batch is not None
-        self.epoch_read = batch is None
+        self.position.receive_batch() if batch is not None else self.position.end_data()
         return batch
 
     @stage("forward")
     def forward(self, batch: Any) -> Any:
-        """What the model makes of a batch."""
-        return output_of(self._inference, self.model, batch)
+        """The output of the model for a batch."""
+        return output_of(self.parts.network, self.parts.model, batch)
 
     @stage("loss")
     def compute_loss(self, output: Any, batch: Any) -> Tensor:
-        """How far that is from what it should be."""
-        loss: Tensor = loss_of(self.loss, output, batch, self.model)
+        """The loss of an output."""
+        loss: Tensor = loss_of(self.loss, output, batch, self.parts.model)
         return loss
 
     @stage("backward")
     def backward(self, loss: Tensor) -> None:
-        """Gradients of the loss, added to those that wait for their step."""
-        self._opt.backward(loss)
-        self.processes.share_gradients(self.model)
+        """Add the gradients of the loss to those that wait for their step."""
+        self.parts.optimization.backward(loss)
+        self.processes.all_reduce_gradients(self.parts.model)
 
     @stage("optimizer_step")
     def optimizer_step(self) -> None:
-        """New weights from the gradients of up to `accumulate_gradients` batches, taken as one."""
-        self.processes.meet("gradients of a step")
-        self._opt.unscale()
+        """Change the weights with the gradients of up to `accumulate_gradients` batches, as if they were one batch."""
+        self.processes.barrier("gradients of a step")
+        self.parts.optimization.unscale()
         self.clip_gradients()
-        self.processes.meet("optimizer step")
-        self._opt.step()
-        self._predictions = []
+        self.processes.barrier("optimizer step")
+        self.parts.optimization.step()
+        self.validator.forget_predictions()
         if self.averaging is not None:
-            self.averaging.update(self.model)
+            self.averaging.update(self.parts.model)
 
     @stage("clip_gradients")
     def clip_gradients(self) -> None:
-        """Limit the gradients, and measure their norm if somebody reads it."""
-        norm = self._opt.clip(self.clip_grads, self.clip_values, self._norm_is_read)
-        if norm is not None:
-            self.performance_measures.training.add_mean("gradient_norm", norm, 1.0)
+        """Limit the gradients, and measure their norm if a callback needs it."""
+        is_read = self.performance_measures.norm_is_read(self.listeners)
+        norm = self.parts.optimization.clip(self.clip_grads, self.clip_values, is_read)
+        self.performance_measures.add_gradient_norm(norm)
 
-    def _count_batch(self) -> None:
-        self.batches_done += 1
-        self.global_step += 1
-        self.batch_unfinished = True
-        self._go_no_more_back()
-        if self.processes.size == 1:  # of several, the clock of the first was taken with the loss
-            self.seconds = time.monotonic() - self._clock
-        self._predictions = []
-        self._opt.settle()
+    @stage("validation")
+    def validate(self, loader: Any, name: str | None) -> dict[str, float]:
+        """The measures of one validation set, which are current from now on."""
+        return self.validator.validate(loader, name)
 
-    def _read_durations(self) -> None:
-        self._test_interval = interval_of(self.test_step)
-        self._limit = Limit(self.max_duration)
-        self._durations_read = self.test_step, self.max_duration
+    @stage("validation_batch")
+    def validate_batch(self, batch: Any) -> dict[str, Sums]:
+        """The sums behind the measures of one batch."""
+        return self.validator.evaluate_heard(batch)
 
-    def _finished(self) -> bool:
-        return self.epoch >= self.epochs or self._limit.reached(self)
+    @stage("prediction")
+    def predict_batch(self, output: Any, batch: Any, needs: Set[Need]) -> DecodedBatch:
+        """The texts of a batch that are needed. An override may return anything else, such as `output.argmax(1)`:
+        that is what `predict` then gives, and what metrics find in `decoded.predictions`.
+        """
+        return self.validator.decode(output, batch, needs)
+
+    @stage("checkpoint")
+    def write_checkpoint(self, path: Path) -> Path:
+        """Give the whole trainer, as it is now, to the saver; only the first process does."""
+        self.parts.ranks.gather(self.train_data_loader)
+        self.guard.note_checkpoint()
+        if self.processes.is_first:
+            with self.used_weights.set_aside():
+                self.saver.save(self, path, origin_of(self))
+        return path
+
+    def state_dict(self) -> dict[str, Any]:
+        """What training changed in the parts that are built, and in the random generators."""
+        if not self.parts.is_built:
+            return {}
+        used, measures = self.used_weights.state_dict(), self.performance_measures.state_dict()
+        content = {**self.parts.state_dict(), "measures": measures, "recogniser": recogniser_layout(self)}
+        return {**content, **({"used_weights": used} if used else {})}
+
+    def load_state_dict(self, content: dict[str, Any]) -> None:
+        """Continue from what `state_dict` gave."""
+        self.parts.load_state_dict(content)
+        self.performance_measures.load_state_dict(content["measures"])
+        self.used_weights.load_state_dict(content.get("used_weights", {}))
+
+    upgrade = staticmethod(lambda version, fields: fields)  # the settings of version 1 are those of today
+    upgrade_state = staticmethod(upgrade_position)
+
+
+let_settings_be_built(ModelTrainer)

@@ -7,16 +7,67 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sonosco_like.errors import UsageError
+from sonosco_like.runs.checkpoints import PARTS
+from sonosco_like.serialization import serializable, state
 
-PARTS = ("model", "averaging")  # of a trainer, that hold weights
+
+@serializable
+class WeightAverage:
+    """An exponential moving average of the weights, updated at every optimizer step.
+
+    The share of the old average is `decay`, less in the beginning: (1 + n) / (10 + n) after n steps, so that the first
+    weights are soon forgotten. Validations judge it beside the weights themselves, as `val_ema_<measure>`, and a
+    finished model is used with it. Statistics such as those of batch normalisation are averaged too.
+    """
+
+    decay: float = 0.999
+    steps: int = state(0)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.decay < 1:
+            raise UsageError(f"`decay` must lie between 0 and 1, got {self.decay}.")
+        self.weights: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        """Take the present weights of a model into the average."""
+        current = model.state_dict()
+        if not self.weights:
+            self.weights = {name: weight.clone() for name, weight in current.items()}
+        self.steps += 1
+        share = 1 - min(self.decay, (1 + self.steps) / (10 + self.steps))
+        averaged = [name for name, weight in current.items() if weight.is_floating_point()]
+        torch._foreach_lerp_([self.weights[name] for name in averaged], [current[name] for name in averaged], share)
+        for name in current.keys() - set(averaged):
+            self.weights[name].copy_(current[name])
+
+    @contextmanager
+    def applied(self, model: nn.Module) -> Iterator[None]:
+        """A model with the averaged weights; its own are back afterwards."""
+        own = {name: weight.clone() for name, weight in model.state_dict().items()}
+        model.load_state_dict(self.weights)
+        try:
+            yield
+        finally:
+            model.load_state_dict(own)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The averaged weights."""
+        return {"weights": self.weights}
+
+    def load_state_dict(self, content: dict[str, Any]) -> None:
+        """Continue from averaged weights."""
+        self.weights = dict(content["weights"])
+
+
 _State = dict[str, Any]
 
 
 class UsedWeights:
-    """What a checkpoint says of the weights in it.
+    """What a checkpoint records about the weights in it.
 
     A checkpoint that is the best by a measure is used with the weights which that measure judges: `plain` ones, or
     their `averaged` ones. At the end of a training callbacks put other weights in the place of its own, the best or a
@@ -73,7 +124,7 @@ class UsedWeights:
         """Go on from the weights of the training. Raises UsageError if only `final/` is left, which holds others."""
         if self._own:
             self._load(self._own)
-        elif self.origin and not self._trainer._finished():
+        elif self.origin and not self._trainer.session.is_finished:
             raise UsageError(
                 f"This training cannot go on: the only weights that are left are {self.origin}, and those it ended "
                 "with were in the checkpoints, which are gone. Begin a new run from these weights: --set "
@@ -99,9 +150,9 @@ class UsedWeights:
         return {name: _copied(part.state_dict()) for name, part in parts.items() if part is not None}
 
     def _load(self, weights: Mapping[str, _State]) -> None:
-        for name, state in weights.items():
-            getattr(self._trainer, name).load_state_dict(_copied(state))
-        self._trainer._predictions = []  # they were made with other weights
+        for name, content in weights.items():
+            getattr(self._trainer, name).load_state_dict(_copied(content))
+        self._trainer.validator.forget_predictions()  # they were made with other weights
 
 
 def mean_of(states: list[Any]) -> Any:

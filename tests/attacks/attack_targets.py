@@ -41,8 +41,6 @@ class Target:
     listed: list[Any] = field(default_factory=list)
     mapping: dict[str, Any] = field(default_factory=dict)
     function: Callable[..., Any] | None = None
-    kind: type | None = None
-    part_kind: type[Part] | None = None
     device: torch.device | None = None
     dtype: torch.dtype | None = None
     place: Path | None = None
@@ -119,7 +117,7 @@ def nothing_is_executed_or_written() -> Iterator[None]:
 @functools.cache
 def warm_up() -> None:
     """Have every room imported, every annotation of the classes above resolved, and the codec of UTF-8 loaded."""
-    REGISTRY.entries()
+    REGISTRY.registrations()
     loads(b"class: attack_targets.Target\nfunction: {function: attack_targets.harmless, value: 1}\npart: {size: 1}\n")
     loads("class: attack_targets.Model\n")
     loads("class: attack_targets.Renewed@1\n")

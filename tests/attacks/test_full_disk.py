@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from training_parts import tiny_config
+from tiny import tiny_config
 
 CALLBACKS = """
   callbacks:
@@ -55,7 +55,7 @@ def test_a_full_disk_is_told_in_sentences(small_disk, tmp_path):
     (tmp_path / "filling.py").write_text(FILLING)
     (tmp_path / "tiny.yaml").write_text(tiny_config(CALLBACKS.replace("FillDisk", "filling.FillDisk")))
     command = [sys.executable, "-m", "sonosco_like", "train", "--config", "tiny.yaml", "--run-dir", "disk/run"]
-    command += ["--import", "training_parts", "--import", "filling"]
+    command += ["--import", "tiny", "--import", "filling"]
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[1]}", "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
     said = ended.stdout + ended.stderr

@@ -23,10 +23,9 @@ from sonosco_like.data.audio import audio_info, load_audio
 from sonosco_like.data.corpora.extraction import extract_archive
 from sonosco_like.data.manifest import Manifest
 from sonosco_like.data.tools.folder import make_manifest
-from sonosco_like.decoding.arpa import ArpaModel
-from sonosco_like.decoding.language_model import NGramLanguageModel
+from sonosco_like.decoding.language_model import ArpaModel, NGramLanguageModel
 from sonosco_like.errors import DataError, SonoscoError, UsageError
-from sonosco_like.inference.reading import blocks_of
+from sonosco_like.inference.audio_stream import read_blocks
 
 ROW = {"audio_filepath": "a.wav", "text": "one", "duration": 1.0}
 MEMORY = 600 << 20
@@ -36,7 +35,7 @@ from pathlib import Path
 from sonosco_like.data.audio import load_audio
 from sonosco_like.data.corpora.extraction import extract_archive
 from sonosco_like.data.manifest import Manifest
-from sonosco_like.decoding.arpa import ArpaModel
+from sonosco_like.decoding.language_model import ArpaModel
 from sonosco_like.errors import SonoscoError
 path, kind = Path(sys.argv[1]), sys.argv[2]
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -158,19 +157,19 @@ def special(request, tmp_path) -> Path:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_what_is_no_file_is_refused_and_not_waited_for(special, tmp_path):
-    from sonosco_like.data.bpe import SentencePieceTokenizer
-    from sonosco_like.data.recordings import recordings
+    from sonosco_like.data.augment_recordings import find_recordings
+    from sonosco_like.data.text import SentencePieceTokenizer
 
     readers = (
         Manifest.read, audio_info, ArpaModel, lambda path: load_audio(path, 16_000),
-        lambda path: NGramLanguageModel(path=path).load(), lambda path: list(blocks_of(path, 16_000, 1.0)),
+        lambda path: NGramLanguageModel(path=path).load(), lambda path: list(read_blocks(path, 16_000, 1.0)),
         lambda path: SentencePieceTokenizer(model=path).symbols, lambda path: extract_archive(path, tmp_path / "out"),
     )  # fmt: skip
     for read in readers:
         with pytest.raises(DataError, match=r"is (a|no) (named pipe|device|socket|folder|file)"):
             read(special)
     with pytest.raises(UsageError):
-        [each.read(16_000) for each in recordings(special)]
+        [each.read(16_000) for each in find_recordings(special)]
     assert run(["train", "--config", str(special)]) == 2
     assert run(["check", "--config", str(special)]) == 2
 
@@ -206,9 +205,9 @@ def wav(path: Path, **fields: int) -> Path:
 def test_a_rate_that_cannot_be_is_refused(tmp_path, rate):
     path = wav(tmp_path / "a.wav", rate=rate)
     for read in (audio_info, lambda path: load_audio(path, 16_000)):
-        with pytest.raises(DataError, match=r"samples a second; 1,000 to 1,000,000 can be"):
+        with pytest.raises(DataError, match=r"samples per second; 1,000 to 1,000,000 are possible"):
             read(path)
-    assert "samples a second" in refused_in_little_memory(path, "audio") if rate == 1 else True
+    assert "samples per second" in refused_in_little_memory(path, "audio") if rate == 1 else True
 
 
 @pytest.mark.parametrize("fields", [{"channels": 1000}, {"channels": 60_000}, {"rate": 0}])
@@ -280,8 +279,8 @@ def test_hours_of_silence_in_a_small_file_are_not_held_in_memory_at_once(tmp_pat
 
 def test_a_streamed_recording_without_a_length_is_told_in_a_sentence(tmp_path):
     path = flac(tmp_path / "streamed.flac", 0)
-    for read in (audio_info, lambda path: load_audio(path, 16_000), lambda path: list(blocks_of(path, 16_000, 10.0))):
-        with pytest.raises(DataError, match="does not say how long it is"):
+    for read in (audio_info, lambda path: load_audio(path, 16_000), lambda path: list(read_blocks(path, 16_000, 10.0))):
+        with pytest.raises(DataError, match="has no length"):
             read(path)
 
 

@@ -12,8 +12,7 @@ import torch
 from attack_targets import FILES
 
 from sonosco_like.errors import SonoscoError, StorageError
-from sonosco_like.serialization import diff, load, restore
-from sonosco_like.serialization.folder import verify
+from sonosco_like.serialization import diff, load, restore, verify
 
 
 class _Evil:

@@ -7,15 +7,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-from training_parts import tiny_config
+from tiny import tiny_config
 
 from sonosco_like.cli import run
 from sonosco_like.errors import SonoscoError, UsageError
-from sonosco_like.inference.checkpoints import find_checkpoint
-from sonosco_like.run_folder import WRITTEN
+from sonosco_like.runs.checkpoints import find_checkpoint
+from sonosco_like.runs.lock import only_process
+from sonosco_like.runs.run_folder import WRITTEN
 from sonosco_like.serialization import loads
 from sonosco_like.training import Experiment
-from sonosco_like.training.lock import only_process
 
 CALLBACKS = """
   callbacks:
@@ -28,7 +28,7 @@ CALLBACKS = """
   - {class: BenchmarkLog, monitor: val_loss}
   - {class: ModelCheckpoint, every: 3ba, keep_last: 1}
 """
-IMPORT = ["--import", "training_parts"]
+IMPORT = ["--import", "tiny"]
 BY_CALLBACKS = ("metrics.csv", "report.html", "benchmark.log")
 FOLDERS = ("checkpoints", "final", "logs", "plots", "code", "tensorboard")
 
@@ -202,7 +202,7 @@ def test_the_lock_alone_refuses_too(tmp_path, mine, name):
     "kind", ["CsvFile", "MetricsFile", "TensorBoardCallback", "HistoryPlots", "RunReport", "ExportForInference"]
 )
 def test_a_callback_cannot_write_to_the_files_of_the_run_or_out_of_its_folder(kind, path):
-    import training_parts  # noqa: F401  (registers its classes)
+    import tiny  # noqa: F401  (registers its classes)
 
     with pytest.raises(SonoscoError, match="`path` must"):
         loads(tiny_config(f"  callbacks:\n  - {{class: {kind}, path: {_quoted(path)}}}\n"), Experiment)

@@ -135,8 +135,6 @@ def test_a_tensor_file_that_is_none_is_refused_although_its_hash_fits(folder, re
         ("!tensor tensor", {"tensor": _entry("F32", [2**40, 2**40, 0], 0, 0)}, b""),
         ("!array tensor", {"tensor": _entry("BF16", [8])}, b"\x00" * 16),
         ("!array tensor", {"tensor": _entry("F8_E4M3", [16])}, b"\x00" * 16),
-        ("!tensor 'tensor:complex'", {"tensor:complex": _entry("F32", [3], 0, 12)}, b"\x00" * 12),
-        ("!tensor 'tensor:complex'", {"tensor:complex": _entry("I64", [2], 0, 16)}, b"\x00" * 16),
         ("!tensor __metadata__", {"__metadata__": {"a": "b"}, "tensor": _entry()}, b"\x00" * 16),
     ],
 )  # fmt: skip

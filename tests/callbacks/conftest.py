@@ -1,4 +1,4 @@
-"""Fixtures for tests of callbacks; the parts they are made of are in `tiny_run`."""
+"""Fixtures for tests of callbacks; the parts they are made of are in `tiny_speech`."""
 
 from __future__ import annotations
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
+
+from warm import warm_python
 
 from sonosco_like.events import AbstractCallback
 from sonosco_like.serialization import serializable
@@ -40,7 +41,7 @@ def run_until_killed(folder: Path, callbacks: str, saved_at: int, killed_at: int
     (folder / "armed").touch()
     code = f"""
 saving, killing = SaveAt(at={saved_at}, path=folder / "checkpoint"), KillAt(at={killed_at}, flag=folder / "armed")
-make_trainer({callbacks}, saving, killing).start_training()
+speech_trainer({callbacks}, saving, killing).start_training()
 """
     assert _run(folder, code, clock) == -signal.SIGKILL
     return folder / "checkpoint"
@@ -64,17 +65,18 @@ def _run(folder: Path, code: str, clock: float) -> int:
 import time
 from pathlib import Path
 from killing import KillAt
-from tiny_run import SaveAt, make_trainer
+from tiny_speech import speech_trainer
+from tiny import SaveAt
 from sonosco_like.callbacks.destinations import CsvFile, MetricsFile, WandbDestination
-from sonosco_like.callbacks.logging_measures import LogMeasures
-from sonosco_like.callbacks.tensorboard import TensorBoardCallback
+from sonosco_like.callbacks.monitors import LogMeasures
+from sonosco_like.callbacks.destinations.tensorboard import TensorBoardCallback
 from sonosco_like.serialization import load
 folder, now = Path({str(folder)!r}), time.time
 time.time = lambda: now() + {clock}
 """
     inherited = {name: value for name, value in os.environ.items() if name != "WANDB_SERVICE"}  # it must have its own
     environment = {**inherited, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(map(str, (HERE, HERE.parent)))}
-    command = [sys.executable, "-c", before + code]
+    command = [*warm_python(), "-c", before + code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode

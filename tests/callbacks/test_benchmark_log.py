@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from tiny_run import SaveAt, make_trainer
+from tiny import SaveAt
+from tiny_speech import speech_trainer
 
 from sonosco_like.callbacks.benchmark_log import BenchmarkLog
 from sonosco_like.errors import UsageError
@@ -29,7 +30,7 @@ def course(folder):
 
 def run(folder, *callbacks, **fields):
     log = BenchmarkLog(folder=folder, **fields)
-    trainer = make_trainer(log, *callbacks, test_step=None)
+    trainer = speech_trainer(log, *callbacks, test_step=None)
     trainer.start_training()
     return trainer, log
 

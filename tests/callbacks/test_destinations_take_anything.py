@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_tracking_services import mlflow_points, wandb_points
-from tiny_run import make_trainer
+from tiny_speech import speech_trainer
 
 import sonosco_like.catalog  # noqa: F401  (the classes that configs name)
 from sonosco_like import dumps, serializable
 from sonosco_like.callbacks import TensorBoardCallback
-from sonosco_like.callbacks.destinations import ConsoleLog, CsvFile, MetricsFile, MlflowDestination, WandbDestination
-from sonosco_like.callbacks.destinations.mlflow_names import Names, name_of_parameter
-from sonosco_like.callbacks.logging_measures import LogMeasures
+from sonosco_like.callbacks.console import ConsoleLog
+from sonosco_like.callbacks.destinations import CsvFile, MetricsFile, MlflowDestination, WandbDestination
+from sonosco_like.callbacks.destinations.mlflow import Names, name_of_parameter
+from sonosco_like.callbacks.monitors import LogMeasures
 from sonosco_like.events import AbstractCallback
 from sonosco_like.training import read_experiment
 
@@ -59,7 +60,7 @@ def run(folder: Path, *callbacks, config: str | None = None, name: str = "any"):
         (folder / "config.yaml").write_text(config, encoding="utf-8")
     mlflow = MlflowDestination()
     destinations = [MetricsFile(), CsvFile(), ConsoleLog(), TensorBoardCallback(), WandbDestination(), mlflow]
-    trainer = make_trainer(LogMeasures(every="1ba"), *callbacks, *destinations, epochs=1, max_duration="2ba")
+    trainer = speech_trainer(LogMeasures(every="1ba"), *callbacks, *destinations, epochs=1, max_duration="2ba")
     trainer.experiment = SimpleNamespace(name=name, folder=folder, checkpoints=None)
     trainer.start_training()
     return mlflow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tiny_run import TinyLoader, differences, logged, make_trainer, whole_and_resumed
+from tiny_speech import Utterances, differences, logged, speech_trainer, whole_and_resumed
 
 from sonosco_like.callbacks import EarlyStopping, EvaluationReport
 from sonosco_like.errors import UsageError
@@ -12,7 +12,7 @@ from sonosco_like.events import CallbackError
 
 def test_a_report_has_every_measure_of_every_set(capsys):
     report = EvaluationReport(sets=["train", "val", "test"], every="2ep")
-    trainer = make_trainer(report, test_data_loader=TinyLoader(batches=1, seed=50))
+    trainer = speech_trainer(report, test_data_loader=Utterances(batches=1, seed=50))
     log = logged(trainer)
     trainer.start_training()
     assert [step for step, _ in log] == [8, 12]
@@ -26,8 +26,8 @@ def test_a_report_has_every_measure_of_every_set(capsys):
 
 
 def test_several_validation_sets_are_reported_one_by_one(capsys):
-    sets = {"near": TinyLoader(batches=1, seed=7), "far": TinyLoader(batches=1, seed=50)}
-    trainer = make_trainer(EvaluationReport(every=None, examples=1), val_data_loader=sets)
+    sets = {"near": Utterances(batches=1, seed=7), "far": Utterances(batches=1, seed=50)}
+    trainer = speech_trainer(EvaluationReport(every=None, examples=1), val_data_loader=sets)
     log = logged(trainer)
     trainer.start_training()
     values = log[-1][1]
@@ -38,27 +38,27 @@ def test_several_validation_sets_are_reported_one_by_one(capsys):
     assert "val_far u50-0\n" in printed
 
 
-def test_examples_show_what_was_said_and_heard(capsys):
-    trainer = make_trainer(EvaluationReport(every=None, examples=3))
+def test_examples_show_reference_and_hypothesis(capsys):
+    trainer = speech_trainer(EvaluationReport(every=None, examples=3))
     trainer.start_training()
     printed = capsys.readouterr().out
     for prediction in trainer.predict(trainer.val_data_loader)[:3]:
-        expected = f"val {prediction.id}\n  said:  {prediction.reference}\n  heard: {prediction.hypothesis}"
+        expected = f"val {prediction.id}\n  reference:  {prediction.reference}\n  hypothesis: {prediction.hypothesis}"
         assert expected.rstrip() in printed
-    assert printed.count("said:") == 3
+    assert printed.count("reference:") == 3
 
 
 def test_a_run_with_reports_learns_what_a_run_without_learns(capsys):
-    plain = make_trainer(EarlyStopping(patience=50))
+    plain = speech_trainer(EarlyStopping(patience=50))
     plain.start_training()
-    reporting = make_trainer(EarlyStopping(patience=50), EvaluationReport(sets=["train", "val"], examples=1))
+    reporting = speech_trainer(EarlyStopping(patience=50), EvaluationReport(sets=["train", "val"], examples=1))
     reporting.start_training()
     reporting.set_callbacks(reporting.callbacks[:1])
     assert differences(plain, reporting) == []
 
 
 def test_the_end_is_not_reported_twice(capsys):
-    make_trainer(EvaluationReport()).start_training()
+    speech_trainer(EvaluationReport()).start_training()
     assert capsys.readouterr().out.count("After 12 batches") == 1
 
 
@@ -70,11 +70,11 @@ def test_a_resumed_run_reports_like_the_whole_one(tmp_path, capsys):
 
 def test_a_set_that_is_not_there_is_refused_at_the_start():
     with pytest.raises(CallbackError, match="has no `test_data_loader`"):
-        make_trainer(EvaluationReport(sets=["test"])).start_training()
+        speech_trainer(EvaluationReport(sets=["test"])).start_training()
 
 
 def test_examples_need_a_decoder():
-    trainer = make_trainer(EvaluationReport(examples=1), decoder=None, metrics=[])
+    trainer = speech_trainer(EvaluationReport(examples=1), decoder=None, metrics=[])
     with pytest.raises(CallbackError, match="give the trainer a `decoder`"):
         trainer.start_training()
 

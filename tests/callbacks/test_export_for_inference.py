@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import soundfile
 import torch
-from tiny_run import TinyLoader, make_trainer, whole_and_resumed
+from tiny_speech import Utterances, speech_trainer, whole_and_resumed
 from torch import nn
 
 from sonosco_like.callbacks import ExportForInference
-from sonosco_like.callbacks.export import InferenceModel
 from sonosco_like.data import Alphabet, AudioDataLoader, AudioDataset, BucketSampler
 from sonosco_like.data.features import LogMel
 from sonosco_like.data.normalization import GlobalNormalization
 from sonosco_like.decoding import GreedyCTCDecoder
 from sonosco_like.events import CallbackError
-from sonosco_like.inference import load_recogniser
+from sonosco_like.inference import TrainedRecogniser, load_recogniser
 from sonosco_like.losses import CTCLoss
 from sonosco_like.models import Recogniser, TDSEncoder, TDSGroup
-from sonosco_like.serialization import load, save
+from sonosco_like.serialization import load, save, serializable
 
 TEXTS = ["ab a", "b", "a b ab", "ba"]
 
@@ -43,7 +43,7 @@ def audio_loader(tmp_path):
     return AudioDataLoader(dataset=dataset, sampler=BucketSampler(batch_size=2))
 
 
-def speech_trainer(loader, *callbacks, **fields):
+def trainer_of_recordings(loader, *callbacks, **fields):
     """A trainer of real recordings."""
     encoder = TDSEncoder(groups=[TDSGroup(channels=1, blocks=1, kernel=3, stride=2)], norm_over="frame")
     vocabulary = len(loader.dataset.tokenizer.symbols)
@@ -56,11 +56,11 @@ def speech_trainer(loader, *callbacks, **fields):
         "decoder": GreedyCTCDecoder(),
         "metrics": [],
     }
-    return make_trainer(*callbacks, **{**given, **fields})
+    return speech_trainer(*callbacks, **{**given, **fields})
 
 
 def test_the_exported_folder_hears_what_the_trained_model_hears(audio_loader, tmp_path):
-    trainer = speech_trainer(audio_loader, ExportForInference(folder=tmp_path))
+    trainer = trainer_of_recordings(audio_loader, ExportForInference(folder=tmp_path))
     trainer.start_training()
     recogniser = load_recogniser(tmp_path / "inference", device="cpu")
     trainer.model.eval()
@@ -76,7 +76,7 @@ def test_the_exported_folder_hears_what_the_trained_model_hears(audio_loader, tm
 
 
 def test_it_holds_neither_optimizer_nor_data(audio_loader, tmp_path):
-    trainer = speech_trainer(audio_loader, ExportForInference(folder=tmp_path))
+    trainer = trainer_of_recordings(audio_loader, ExportForInference(folder=tmp_path))
     trainer.start_training()
     save(trainer, tmp_path / "checkpoint")
     exported, whole = (tmp_path / name / "tensors.safetensors" for name in ("inference", "checkpoint"))
@@ -90,23 +90,72 @@ def test_a_model_that_no_file_could_bring_back_is_refused_before_the_first_batch
     class Foreign(nn.Linear):
         pass
 
-    trainer = make_trainer(ExportForInference(folder=tmp_path), model=Foreign(6, 3))
+    trainer = speech_trainer(ExportForInference(folder=tmp_path), model=Foreign(6, 3))
     with pytest.raises(CallbackError, match=r"ExportForInference failed at attach(.|\n)*Foreign"):
         trainer.start_training()
 
 
 def test_without_features_and_tokenizer_the_weights_are_kept_and_the_lack_is_said(tmp_path, caplog):
-    trainer = make_trainer(ExportForInference(folder=tmp_path), train_data_loader=TinyLoader(batches=1), epochs=1)
+    trainer = speech_trainer(ExportForInference(folder=tmp_path), train_data_loader=Utterances(batches=1), epochs=1)
     trainer.start_training()
     assert "nothing can be transcribed with it" in caplog.text
-    exported = load(tmp_path / "inference", InferenceModel)
+    exported = load(tmp_path / "inference", nn.Module)
     expected = trainer.model.state_dict()
-    assert all(torch.equal(weight, expected[name]) for name, weight in exported.model.state_dict().items())
+    assert all(torch.equal(weight, expected[name]) for name, weight in exported.state_dict().items())
 
 
 def test_a_resumed_run_replaces_what_an_interrupted_one_exported(tmp_path):
     whole, resumed = whole_and_resumed(5, tmp_path, ExportForInference(folder=tmp_path))
-    exported = load(tmp_path / "inference", InferenceModel)
+    exported = load(tmp_path / "inference", nn.Module)
     for trainer in (whole, resumed):
         expected = trainer.model.state_dict()
-        assert all(torch.equal(weight, expected[name]) for name, weight in exported.model.state_dict().items())
+        assert all(torch.equal(weight, expected[name]) for name, weight in exported.state_dict().items())
+
+
+@serializable
+class HearingParts:
+    """As version 0.1 exported it: see `InferenceModel`."""
+
+    features: Any = None
+    normalization: Any = None
+    tokenizer: Any = None
+    cleaner: Any = None
+    max_duration: float | None = None
+
+
+@serializable
+class HearingLoader:
+    """As version 0.1 exported it: see `InferenceModel`."""
+
+    dataset: HearingParts
+
+
+@serializable
+class InferenceModel:
+    """What version 0.1 exported: a trainer made up for those who read one."""
+
+    model: nn.Module
+    train_data_loader: HearingLoader
+    decoder: Any = None
+    averaging: Any = None
+    weights: str = "last"
+
+
+def test_what_older_versions_exported_is_read(audio_loader, tmp_path):
+    trainer = trainer_of_recordings(audio_loader, ExportForInference(folder=tmp_path))
+    trainer.start_training()
+    dataset = audio_loader.dataset
+    parts = HearingParts(features=dataset.features, normalization=dataset.normalization, tokenizer=dataset.tokenizer)
+    loader = HearingLoader(dataset=parts)
+    save(InferenceModel(model=trainer.model, train_data_loader=loader, weights="averaged"), tmp_path / "older")
+    old, new = load_recogniser(tmp_path / "older", "cpu"), load_recogniser(tmp_path / "inference", "cpu")
+    assert (old.weights, new.weights) == ("averaged", "last")
+    assert torch.equal(old.normalization.mean_F, new.normalization.mean_F)
+    expected = new.model.state_dict()
+    assert all(torch.equal(weight, expected[name]) for name, weight in old.model.state_dict().items())
+
+
+def test_the_export_is_one_object_that_load_brings_back(audio_loader, tmp_path):
+    trainer = trainer_of_recordings(audio_loader, ExportForInference(folder=tmp_path))
+    trainer.start_training()
+    assert isinstance(load(tmp_path / "inference"), TrainedRecogniser)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny_run import differences, logged, make_trainer, whole_and_resumed
+from tiny_speech import differences, logged, speech_trainer, whole_and_resumed
 
 from sonosco_like.callbacks import GradMonitor, LayerwiseGradientNorm, ThresholdStopper
 from sonosco_like.callbacks.gradients import distribution_of, gradients_by_layer, norm_of, statistics_of
@@ -28,7 +28,7 @@ def of_layer(row: dict[str, torch.Tensor], layer: str) -> torch.Tensor:
 
 def test_norms_of_layers_are_averaged_over_the_steps_of_an_epoch():
     collector = LayerwiseGradientNorm()
-    trainer = make_trainer(collector, clip_grads=0.01, val_data_loader=None)
+    trainer = speech_trainer(collector, clip_grads=0.01, val_data_loader=None)
     rows, log = noted_gradients(trainer), logged(trainer)
     trainer.start_training()
     assert len(rows) == 12
@@ -44,7 +44,7 @@ def test_norms_of_layers_are_averaged_over_the_steps_of_an_epoch():
 
 def test_an_epoch_is_complete_though_its_last_validation_stops_the_run():
     collector = LayerwiseGradientNorm()
-    trainer = make_trainer(ThresholdStopper(monitor="val_loss", threshold=1e9), collector, test_step=None)
+    trainer = speech_trainer(ThresholdStopper(monitor="val_loss", threshold=1e9), collector, test_step=None)
     trainer.start_training()
     assert len(collector.norms) == 1
     trainer.set_callbacks([collector])
@@ -60,7 +60,7 @@ def test_the_norms_of_a_resumed_run_are_those_of_the_whole_one(at, tmp_path):
 
 
 def test_statistics_are_logged_at_every_nth_step_of_the_optimizer():
-    trainer = make_trainer(GradMonitor(every=2), accumulate_gradients=2, clip_grads=0.01, val_data_loader=None)
+    trainer = speech_trainer(GradMonitor(every=2), accumulate_gradients=2, clip_grads=0.01, val_data_loader=None)
     rows, log = noted_gradients(trainer), logged(trainer)
     trainer.start_training()
     assert len(rows) == 6
@@ -75,7 +75,7 @@ def test_statistics_are_logged_at_every_nth_step_of_the_optimizer():
 
 
 def test_layers_can_be_left_out_and_distributions_added():
-    trainer = make_trainer(GradMonitor(every=12, layers=False, distributions=True), val_data_loader=None)
+    trainer = speech_trainer(GradMonitor(every=12, layers=False, distributions=True), val_data_loader=None)
     log = logged(trainer)
     trainer.start_training()
     assert log[0][1].keys() == {"gradient/norm"}

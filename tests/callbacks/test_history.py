@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tiny_run import differences, make_trainer, whole_and_resumed
+from tiny_speech import differences, speech_trainer, whole_and_resumed
 
 from sonosco_like.callbacks import HistoryRecorder, LRMonitor
 from sonosco_like.events import AbstractCallback
@@ -14,7 +14,7 @@ from sonosco_like.serialization import serializable
 
 def test_training_is_recorded_every_n_steps_and_validation_as_it_ends():
     recorder = HistoryRecorder(every="3ba")
-    make_trainer(recorder).start_training()
+    speech_trainer(recorder).start_training()
     assert recorder["loss"].steps == [3, 4, 6, 8, 9, 12]  # every third, and the ends of the epochs
     assert recorder["loss"].epochs == [0, 0, 1, 1, 2, 2]
     assert recorder["val_loss"].steps == [2, 4, 6, 8, 10, 12]
@@ -27,7 +27,7 @@ def test_training_is_recorded_every_n_steps_and_validation_as_it_ends():
 def test_the_values_are_those_of_the_run():
     recorder = HistoryRecorder(every="1ba")
     seen = []
-    trainer = make_trainer(recorder, lambda epoch, step, measures, context: seen.append(measures["loss"]))
+    trainer = speech_trainer(recorder, lambda epoch, step, measures, context: seen.append(measures["loss"]))
     trainer.start_training()
     assert recorder["loss"].values == seen
     assert recorder["val_word_error_rate"].values[-1] == trainer.performance_measures["val_word_error_rate"]
@@ -46,7 +46,7 @@ class Confusion(AbstractCallback):
 
 def test_other_callbacks_extend_the_history_by_logging():
     recorder = HistoryRecorder(every="1ep")
-    make_trainer(Confusion(), LRMonitor(every="6ba"), recorder).start_training()
+    speech_trainer(Confusion(), LRMonitor(every="6ba"), recorder).start_training()
     assert recorder["learning_rate"].steps == [6, 12]
     assert recorder["accuracy"].values == pytest.approx([0.02, 0.04, 0.06, 0.08, 0.10, 0.12])
     assert recorder["confusion_matrix"].values[1].tolist() == [[4.0, 4.0], [4.0, 4.0]]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_run import constant_error, differences, make_trainer, whole_and_resumed
+from tiny_speech import constant_error, differences, speech_trainer, whole_and_resumed
 
 from sonosco_like import optim
 from sonosco_like.callbacks import ReduceLROnPlateau, ScheduledLearningRateReduction, StepwiseLearningRateReduction
@@ -36,8 +36,8 @@ from sonosco_like.optim import (
     SequentialLR,
     StepLR,
     WarmupHoldDecay,
-    reductions,
 )
+from sonosco_like.optim.learning_rates import start_schedule, step_schedule
 from sonosco_like.serialization import load, serializable
 
 
@@ -51,13 +51,13 @@ def rates_of(trainer) -> list[float]:
 
 def test_stepwise_reduction_comes_every_n_epochs_and_ends_at_the_least_rate():
     reduction = StepwiseLearningRateReduction(epoch_steps=2, reduction_factor=0.5, min_lr=0.3)
-    trainer = make_trainer(reduction, optimizer=SGD(lr=1.0), epochs=7, val_data_loader=None)
+    trainer = speech_trainer(reduction, optimizer=SGD(lr=1.0), epochs=7, val_data_loader=None)
     assert rates_of(trainer) == pytest.approx([1.0, 1.0, 0.5, 0.5, 0.3, 0.3, 0.3])
 
 
 def test_scheduled_reduction_comes_after_the_listed_numbers_of_epochs():
     reduction = ScheduledLearningRateReduction(epoch_schedule=[1, 4], reduction_factor=0.1)
-    trainer = make_trainer(reduction, optimizer=SGD(lr=1.0), epochs=6, val_data_loader=None)
+    trainer = speech_trainer(reduction, optimizer=SGD(lr=1.0), epochs=6, val_data_loader=None)
     assert rates_of(trainer) == pytest.approx([1.0, 0.1, 0.1, 0.1, 0.01, 0.01])
 
 
@@ -72,14 +72,14 @@ def test_an_interrupted_epoch_is_not_counted_and_one_cut_short_is():
     for scope, expected in (("epoch", 0.5), ("training", 1.0)):
         reduction = StepwiseLearningRateReduction(epoch_steps=1, reduction_factor=0.5)
         stop = ("batch_end", stop_first_epoch(scope))
-        trainer = make_trainer(reduction, stop, optimizer=SGD(lr=1.0), epochs=1, val_data_loader=None)
+        trainer = speech_trainer(reduction, stop, optimizer=SGD(lr=1.0), epochs=1, val_data_loader=None)
         trainer.start_training()
         assert trainer.optimizer.param_groups[0]["lr"] == expected
 
 
 def test_plateau_of_a_constant_measure_halves_the_rate():
     plateau = ReduceLROnPlateau(monitor="val_constant_error", patience=2, factor=0.5)
-    trainer = make_trainer(plateau, optimizer=SGD(lr=1.0), metrics=[constant_error], epochs=4, test_step=None)
+    trainer = speech_trainer(plateau, optimizer=SGD(lr=1.0), metrics=[constant_error], epochs=4, test_step=None)
     assert rates_of(trainer) == [1.0, 1.0, 1.0, 0.5]
 
 
@@ -101,7 +101,7 @@ def test_plateau_reduces_when_torch_does(values, patience, cooldown, min_delta):
         monitor="val_loss", factor=0.5, patience=patience, min_delta=min_delta, cooldown=cooldown, min_lr=0.1
     )
     for value in values:
-        plateau.evaluated(value, context)
+        plateau.update(value, context)
         reference.step(value)
         assert context.optimizer.param_groups[0]["lr"] == pytest.approx(optimizer.param_groups[0]["lr"])
 
@@ -110,7 +110,7 @@ def trainer_like(*rates: float, scheduler=None) -> SimpleNamespace:
     groups = [{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": rate} for rate in rates]
     optimizer = torch.optim.SGD(groups, lr=rates[0], momentum=0.9)
     built = scheduler.build(optimizer) if scheduler else None
-    reductions.begin(optimizer, built)
+    start_schedule(optimizer, built)
     return SimpleNamespace(optimizer=optimizer, scheduler=built, metrics=[], callbacks=[], epoch=0, global_step=0)
 
 
@@ -183,7 +183,7 @@ def test_what_is_taken_off_the_rate_stays_off_under_every_schedule(scheduler, re
     for step in range(16):
         for context in (free, reduced):
             context.optimizer.step()
-            reductions.step(context.optimizer, context.scheduler)
+            step_schedule(context.optimizer, context.scheduler)
         untouched = [group["lr"] for group in free.optimizer.param_groups]
         if step % 4 == 3 and (reduce is reduce_by_callback or min(untouched) > 1e-9):
             taken_off *= 0.1
@@ -202,7 +202,7 @@ def test_a_run_reduced_tenfold_each_epoch_has_a_tenth_of_the_rate_in_the_next(sc
         found = []
         look = ("batch_start", lambda moment: found.append(moment.context.optimizer.param_groups[0]["lr"]))
         fields = {"optimizer": SGD(lr=1e-3, momentum=0.9), "scheduler": copy.deepcopy(scheduler), "epochs": 4}
-        make_trainer(*callbacks, look, val_data_loader=None, **fields).start_training()
+        speech_trainer(*callbacks, look, val_data_loader=None, **fields).start_training()
         return found
 
     untouched = rates()
@@ -216,11 +216,11 @@ def test_a_rate_that_was_put_to_zero_for_a_while_comes_back():
     (group,) = context.optimizer.param_groups
     before, group["lr"] = group["lr"], 0.0
     context.optimizer.step()
-    reductions.step(context.optimizer, context.scheduler)
+    step_schedule(context.optimizer, context.scheduler)
     assert group["lr"] == 0.0
     group["lr"] = before
     context.optimizer.step()
-    reductions.step(context.optimizer, context.scheduler)
+    step_schedule(context.optimizer, context.scheduler)
     assert group["lr"] > 0
 
 
@@ -267,7 +267,7 @@ def test_what_a_former_version_saved_goes_on_as_it_was(scheduler):
             reduce_learning_rate(old, 0.1, min_lr=0.0)
         for context in (old, free):
             context.optimizer.step()
-            reductions.step(context.optimizer, context.scheduler)
+            step_schedule(context.optimizer, context.scheduler)
         share = old.optimizer.param_groups[0]["lr"] / free.optimizer.param_groups[0]["lr"]
         assert share == pytest.approx(taken_off)
 

@@ -1,79 +1,99 @@
-"""Speed, time left, learning rates, memory: what is logged, and when."""
+"""Measures, learning rates, memory and the time in callbacks: what is logged, and when."""
 
 from __future__ import annotations
 
-import itertools
-import logging
+import time
 
 import pytest
 import torch
-from tiny_run import TinyLoader, logged, make_trainer, whole_and_resumed
+from tiny import SaveAt
+from tiny_speech import logged, speech_trainer, whole_and_resumed
 
-from sonosco_like.callbacks import EpochTimeEstimate, LRMonitor, MemoryMonitor, SpeedMonitor, speed
-from sonosco_like.callbacks.monitors import memory_in_use
-from sonosco_like.callbacks.speed import clock
-from sonosco_like.errors import UsageError
+from sonosco_like.callbacks import (
+    CallbackTimes,
+    EarlyStopping,
+    EpochTimeEstimate,
+    LRMonitor,
+    MemoryMonitor,
+    SpeedMonitor,
+)
+from sonosco_like.callbacks.monitors import LogMeasures, memory_in_use
+from sonosco_like.events import AbstractCallback, Stop
 from sonosco_like.optim import SGD, ExponentialLR
-from sonosco_like.serialization import load
+from sonosco_like.serialization import load, serializable, state
 
 
-@pytest.fixture
-def time_passes(monkeypatch):
-    """A clock that only goes when it is told to: `time_passes(seconds)`."""
-    now = [100.0]
-    monkeypatch.setattr(speed.time, "perf_counter", lambda: now[0])
+@serializable
+class Logged(AbstractCallback):
+    """Keeps what is logged, in the order in which it comes."""
 
-    def go(seconds: float) -> None:
-        now[0] += seconds
+    rows: list[tuple[int, dict[str, float]]] = state([])
 
-    return go
+    def on_log(self, moment):
+        self.rows.append((moment.args["step"], moment.args["values"]))
 
 
-def test_speed_counts_batches_utterances_audio_and_waiting(time_passes):
-    trainer = make_trainer(SpeedMonitor(every="4ba", window=4))
-    trainer.add_callback(("pre-fetch", lambda trainer: time_passes(1.0)))
-    trainer.add_callback(("pre-forward", lambda trainer: time_passes(3.0)))
-    trainer.add_callback(("pre-validation_batch", lambda trainer: time_passes(50.0)))
-    trainer.add_callback(("pre-checkpoint", lambda trainer: time_passes(500.0)))
-    log = logged(trainer)
+@serializable
+class StopAt(AbstractCallback):
+    at: int
+
+    def __call__(self, epoch, step, performance_measures, context):
+        if context.global_step == self.at:
+            raise Stop("enough")
+
+
+def steps_with(rows, name):
+    return [step for step, values in rows if name in values]
+
+
+def logged_measures(every, **fields):
+    trainer = speech_trainer(LogMeasures(every=every), ears := Logged(), **fields)
     trainer.start_training()
-    assert [step for step, _ in log] == [4, 8, 12]
-    for _, values in log:
-        assert values == pytest.approx(
-            {
-                "speed/batches_per_second": 0.25,
-                "speed/utterances_per_second": 0.5,
-                "speed/audio_seconds_per_second": 0.55,
-                "speed/waiting_share": 0.25,
-            }
-        )
+    return ears.rows, trainer
 
 
-def test_speed_is_that_of_the_last_batches(time_passes):
-    paces = itertools.chain([8.0] * 6, [2.0] * 6)
-    trainer = make_trainer(SpeedMonitor(every="6ba", window=5), val_data_loader=None)
-    trainer.add_callback(("pre-forward", lambda trainer: time_passes(next(paces))))
-    log = logged(trainer)
-    trainer.start_training()
-    assert [values["speed/batches_per_second"] for _, values in log] == pytest.approx([1 / 8, 1 / 2])
+def test_training_is_logged_at_the_interval_and_validation_when_it_happens():
+    rows, _ = logged_measures("3ba", test_step=None, train_data_loader=speech_trainer().train_data_loader)
+    assert steps_with(rows, "loss") == [3, 4, 6, 8, 9, 12]
+    assert steps_with(rows, "val_loss") == [4, 8, 12]
 
 
-def test_speed_of_batches_that_are_pairs_of_tensors(time_passes):
-    pairs = [(torch.ones(3, 2), torch.ones(3, 1))] * 2
-    monitor = SpeedMonitor(every="1ba")
-    trainer = make_trainer(
-        monitor, model=torch.nn.Linear(2, 1), loss=torch.nn.functional.mse_loss, train_data_loader=pairs,
-        val_data_loader=None, metrics=[], decoder=None, epochs=1,
-    )  # fmt: skip
-    trainer.add_callback(("pre-forward", lambda trainer: time_passes(1.0)))
-    trainer.start_training()
-    assert monitor.measured(trainer) == pytest.approx(
-        {"speed/batches_per_second": 1.0, "speed/utterances_per_second": 3.0, "speed/waiting_share": 0.0}
-    )
+def test_training_and_validation_can_be_compared_at_the_same_step():
+    rows, _ = logged_measures("1ep", test_step=2)
+    assert steps_with(rows, "loss") == steps_with(rows, "val_loss") == [2, 4, 6, 8, 10, 12]
+
+
+def test_no_value_is_logged_twice_at_one_step():
+    rows, _ = logged_measures("1ba", test_step=1)
+    for name in ("loss", "val_loss", "val_word_error_rate", "gradient_norm"):
+        assert steps_with(rows, name) == list(range(1, 13))
+
+
+def test_what_is_logged_is_what_performance_measures_say():
+    rows, trainer = logged_measures("1ba")
+    last = {name: value for step, values in rows if step == 12 for name, value in values.items()}
+    assert last == dict(trainer.performance_measures)
+
+
+def test_epochs_are_logged_without_any_validation():
+    rows, _ = logged_measures("1ep", val_data_loader=None)
+    assert [step for step, _ in rows] == [4, 8, 12]
+
+
+def test_a_stopped_run_logs_no_step_that_an_unbroken_one_would_not():
+    ears = Logged()
+    speech_trainer(LogMeasures(every="4ba"), ears, StopAt(at=3), val_data_loader=None).start_training()
+    assert ears.rows == []
+
+
+@pytest.mark.parametrize("at", [3, 4, 6, 12])
+def test_a_resumed_run_logs_what_the_unbroken_one_does(at, tmp_path):
+    whole, resumed = whole_and_resumed(at, tmp_path, LogMeasures(every="3ba"), Logged())
+    assert resumed.callbacks[1].rows == whole.callbacks[1].rows
 
 
 def test_the_learning_rate_of_one_group_and_of_several():
-    trainer = make_trainer(
+    trainer = speech_trainer(
         LRMonitor(every="4ba"), optimizer=SGD(lr=1.0), scheduler=ExponentialLR(gamma=0.5), val_data_loader=None
     )
     log = logged(trainer)
@@ -84,7 +104,7 @@ def test_the_learning_rate_of_one_group_and_of_several():
 def test_the_learning_rates_of_named_and_of_numbered_groups():
     model = torch.nn.Linear(2, 1)
     groups = [{"params": [model.weight], "lr": 0.5, "name": "weights"}, {"params": [model.bias], "lr": 0.25}]
-    trainer = make_trainer(
+    trainer = speech_trainer(
         LRMonitor(every="1ep"), model=model, loss=torch.nn.functional.mse_loss, optimizer=torch.optim.SGD(groups),
         train_data_loader=[(torch.ones(3, 2), torch.ones(3, 1))], val_data_loader=None, metrics=[], epochs=1,
     )  # fmt: skip
@@ -94,7 +114,7 @@ def test_the_learning_rates_of_named_and_of_numbered_groups():
 
 
 def test_memory_is_logged_in_mebibytes():
-    trainer = make_trainer(MemoryMonitor(every="5ba"), val_data_loader=None)
+    trainer = speech_trainer(MemoryMonitor(every="5ba"), val_data_loader=None)
     log = logged(trainer)
     trainer.start_training()
     assert [step for step, _ in log] == [5, 10]
@@ -109,63 +129,61 @@ def test_memory_in_use_grows_with_what_is_held():
     del held
 
 
-def test_the_time_of_an_epoch_is_estimated_from_the_batches_so_far(time_passes, caplog):
-    trainer = make_trainer(EpochTimeEstimate(every="3ba"), val_data_loader=None)
-    trainer.add_callback(("pre-forward", lambda trainer: time_passes(30.0)))
-    log = logged(trainer)
-    with caplog.at_level(logging.INFO):
-        trainer.start_training()
-    assert [step for step, _ in log] == [3, 6, 9, 12]
-    assert log[0][1] == {
-        "time/epoch_seconds": 120.0,
-        "time/epoch_seconds_left": 30.0,
-        "time/training_seconds_left": 270.0,
-    }
-    assert log[3][1]["time/training_seconds_left"] == 0.0
-    assert "An epoch takes 2:00. Left: 0:30 of epoch 0, 4:30 of the training." in caplog.text
-
-
 @pytest.mark.parametrize("cls", [SpeedMonitor, LRMonitor, MemoryMonitor, EpochTimeEstimate])
 def test_every_monitor_can_log_once_an_epoch(cls):
-    trainer = make_trainer(cls(every="2ep"), epochs=4, val_data_loader=None)
+    trainer = speech_trainer(cls(every="2ep"), epochs=4, val_data_loader=None)
     log = logged(trainer)
     trainer.start_training()
     assert [step for step, _ in log] == [8, 16]
 
 
-class Endless:
-    """A loader that does not know how many batches it has."""
+@serializable
+class Sleeper(AbstractCallback):
+    """Takes its time."""
 
-    def __iter__(self):
-        return iter(TinyLoader())
+    def __call__(self, epoch, step, performance_measures, context):
+        time.sleep(0.01)
 
 
-def test_an_epoch_of_unknown_length_is_counted_once(time_passes):
-    trainer = make_trainer(EpochTimeEstimate(every="2ba"), train_data_loader=Endless(), val_data_loader=TinyLoader())
-    trainer.add_callback(("pre-forward", lambda trainer: time_passes(1.0)))
-    log = logged(trainer)
+def test_the_slowest_callback_is_printed_first_with_its_share(capsys):
+    speech_trainer(EarlyStopping(patience=50), Sleeper(), CallbackTimes()).start_training()
+    lines = [line for line in capsys.readouterr().out.splitlines() if "│" in line]
+    rows = [[cell.strip() for cell in line.split("│")[1:4]] for line in lines]
+    seconds = {name: float(spent) for name, spent, _ in rows}
+    assert {"EarlyStopping", "CallbackTimes", "Sleeper"} <= set(seconds)
+    assert list(seconds.values()) == sorted(seconds.values(), reverse=True)
+    assert seconds["Sleeper"] >= 0.12
+    assert all(share.endswith("%") for _, _, share in rows)
+
+
+def test_times_are_logged_on_request():
+    rows = logged(trainer := speech_trainer(Sleeper(), CallbackTimes(every="1ep")))
     trainer.start_training()
-    assert [step for step, _ in log] == [6, 8, 10, 12]
-    assert {values["time/epoch_seconds"] for _, values in log} == {4.0}
+    slept = [values["callback_seconds/Sleeper"] for _, values in rows if "callback_seconds/Sleeper" in values]
+    assert len(slept) == 3
+    assert slept == sorted(slept)
 
 
-def test_the_pace_of_a_resumed_epoch_counts_only_its_own_batches(tmp_path, time_passes):
-    whole_and_resumed(2, tmp_path, EpochTimeEstimate(every="3ba"), val_data_loader=None)
-    resumed = load(tmp_path / "at-2")
-    resumed.add_callback(("pre-forward", lambda trainer: time_passes(1.0)))
-    log = logged(resumed)
+def test_a_resumed_run_goes_on_counting(tmp_path):
+    trainer = speech_trainer(Sleeper(), CallbackTimes(), SaveAt(at=4, path=tmp_path / "saved"))
+    trainer.start_training()
+    resumed = load(tmp_path / "saved")
+    before = dict(resumed.callbacks[1].seconds)
+    assert before["Sleeper"] >= 0.04
     resumed.continue_training()
-    assert log[0] == (
-        3,
-        {"time/epoch_seconds": 4.0, "time/epoch_seconds_left": 1.0, "time/training_seconds_left": 9.0},
+    assert resumed.callbacks[1].totals()["Sleeper"] == pytest.approx(
+        before["Sleeper"] + resumed.seconds_in_callbacks["Sleeper"]
     )
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (61.4, "1:01"), (3599.6, "1:00:00"), (36005, "10:00:05")])
-def test_durations_look_like_a_clock(seconds, text):
-    assert clock(seconds) == text
+def test_callbacks_that_come_later_are_counted_and_nothing_is_counted_twice():
+    times = CallbackTimes()
 
+    def add(moment):
+        if moment.context.epoch == 1:
+            moment.context.add_callback(Sleeper())
 
-def test_a_window_of_nothing_is_refused():
-    with pytest.raises(UsageError, match="at least 1 batch"):
-        SpeedMonitor(window=0)
+    trainer = speech_trainer(times, ("epoch_start", add))
+    trainer.start_training()
+    slept = times.totals()["Sleeper"]
+    assert 0.08 <= slept < 2 * trainer.seconds_in_callbacks["Sleeper"]

@@ -6,50 +6,68 @@ import matplotlib.image
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_run import make_trainer, whole_and_resumed
+from matplotlib.figure import Figure
+from tiny_speech import logged, speech_trainer, whole_and_resumed
 
 from sonosco_like.callbacks import curves as curves_module
-from sonosco_like.callbacks.curves import ThinCurve
-from sonosco_like.callbacks.logging_measures import LogMeasures
-from sonosco_like.callbacks.monitors import LRMonitor
+from sonosco_like.callbacks.curves import Curve
+from sonosco_like.callbacks.monitors import LogMeasures, LRMonitor
 from sonosco_like.callbacks.plots import HistoryPlots, best_of, history_figure, panels_of
 
 
 def run(*callbacks, **fields):
-    trainer = make_trainer(*callbacks, **fields)
+    trainer = speech_trainer(*callbacks, **fields)
     trainer.start_training()
     return trainer
 
 
 def curve(values):
-    made = ThinCurve()
+    made = Curve()
     for step, value in enumerate(values):
-        made.add(0, step, value)
+        made.add(0, step, value, most=curves_module.MOST_POINTS)
     return made
 
 
-def test_pictures_are_drawn_when_the_training_ends(tmp_path):
-    run(LogMeasures(), HistoryPlots(folder=tmp_path, formats=["png", "pdf", "svg"]))
-    picture = matplotlib.image.imread(tmp_path / "plots" / "history.png")
-    assert picture.shape[0] > 300
-    assert picture.std() > 0.01  # not a blank page
+@pytest.fixture
+def drawn(monkeypatch):
+    """Every figure that is saved, as it was drawn."""
+    figures, save = [], Figure.savefig
+
+    def savefig(figure, *arguments, **options):
+        figures.append(figure)
+        return save(figure, *arguments, **options)
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+    return figures
+
+
+def test_pictures_are_drawn_when_the_training_ends(tmp_path, drawn):
+    trainer = speech_trainer(LogMeasures(), HistoryPlots(folder=tmp_path, formats=["png", "pdf", "svg"]))
+    rows = logged(trainer)
+    trainer.start_training()
+    panels = {axes.get_title("left"): axes for axes in drawn[-1].axes}
+    for panel, label, name in (("loss", "train", "loss"), ("loss", "val", "val_loss")):
+        (line,) = [each for each in panels[panel].lines if each.get_label() == label]
+        points = [(step, values[name]) for step, values in rows if name in values]
+        assert list(zip(line.get_xdata(), line.get_ydata(), strict=True)) == points
+    assert {"loss", "WER", "token accuracy"} <= set(panels)
+    assert matplotlib.image.imread(tmp_path / "plots" / "history.png").shape[0] > 300
     assert (tmp_path / "plots" / "history.pdf").read_bytes().startswith(b"%PDF")
     assert "<svg" in (tmp_path / "plots" / "history.svg").read_text()
 
 
 def test_training_and_validation_of_a_measure_share_a_panel():
-    plots = HistoryPlots()
-    trainer = make_trainer()
-    for name in ("loss", "val_loss", "val_word_error_rate", "learning_rate", "memory/now", "memory/peak"):
-        plots.curves[name] = curve([3.0, 2.0])
-    panels = {panel.title: sorted(panel.curves) for panel in panels_of(plots.curves, trainer)}
+    trainer = speech_trainer()
+    names = ("loss", "val_loss", "val_word_error_rate", "learning_rate", "memory/now", "memory/peak")
+    curves = {name: curve([3.0, 2.0]) for name in names}
+    panels = {panel.title: sorted(panel.curves) for panel in panels_of(curves, trainer)}
     assert panels == {
         "loss": ["train", "val"], "word_error_rate": ["val"], "learning_rate": [""], "memory": ["now", "peak"],
     }  # fmt: skip
 
 
 def test_curves_of_different_heights_have_panels_of_their_own_and_reports_join_their_measure():
-    trainer = make_trainer()
+    trainer = speech_trainer()
     logged = {
         "loss": curve([3.0, 2.0]), "report/test/loss": curve([2.5]),
         "speed/batches_per_second": curve([2.0]), "speed/audio_seconds_per_second": curve([80.0]),
@@ -61,7 +79,7 @@ def test_curves_of_different_heights_have_panels_of_their_own_and_reports_join_t
 
 
 def test_a_model_of_many_layers_gives_a_page_that_can_be_drawn():
-    trainer = make_trainer()
+    trainer = speech_trainer()
     layers = [f"encoder.{number}" for number in range(60)]
     logged = {f"layer_gradient_norm/{layer}": curve([float(place + 1)]) for place, layer in enumerate(layers)}
     logged |= {f"gradient/{layer}/{name}": curve([1.0]) for layer in layers for name in ("norm", "mean")}
@@ -76,12 +94,12 @@ def test_a_model_of_many_layers_gives_a_page_that_can_be_drawn():
     ("values", "scale"), [([20.0, 3.0, 2.0], "log"), ([3.0, 2.0], "linear"), ([20.0, 0.0], "linear")]
 )
 def test_a_loss_that_begins_high_is_drawn_on_a_log_scale(values, scale):
-    (axes,) = history_figure({"loss": curve(values)}, make_trainer()).axes
+    (axes,) = history_figure({"loss": curve(values)}, speech_trainer()).axes
     assert axes.get_yscale() == scale
 
 
 def test_a_figure_shows_every_logged_value_and_marks_the_best():
-    trainer = make_trainer()
+    trainer = speech_trainer()
     shown = {"loss": curve([3.0, 2.0]), "val_loss": curve([3.0, 1.5, 2.0]), "speed": curve([1.0])}
     loss, speed = (axes for axes in history_figure(shown, trainer).axes if axes.axison)
     assert [list(line.get_ydata()) for line in loss.lines] == [[3.0, 2.0], [3.0, 1.5, 2.0], [1.5]]
@@ -90,7 +108,7 @@ def test_a_figure_shows_every_logged_value_and_marks_the_best():
 
 
 def test_the_best_follows_the_direction_the_metric_declares():
-    trainer = make_trainer()
+    trainer = speech_trainer()
     values = curve([0.5, float("nan"), 0.9, 0.1, 0.9])
     assert best_of("val_word_error_rate", values, trainer) == (3, 0.1)
     assert best_of("val_token_accuracy", values, trainer) == (2, 0.9)

@@ -6,14 +6,15 @@ from html.parser import HTMLParser
 from types import SimpleNamespace
 
 import pytest
-from tiny_run import make_trainer, whole_and_resumed
+from tiny_speech import speech_trainer, whole_and_resumed
 
-from sonosco_like.callbacks.logging_measures import LogMeasures
-from sonosco_like.callbacks.report import RunReport
-from sonosco_like.callbacks.report_page import Page, Row, Utterance
+from sonosco_like.callbacks.monitors import LogMeasures
+from sonosco_like.callbacks.report import MeasureRow, Page, RunReport
 from sonosco_like.callbacks.stopping import ThresholdStopper
+from sonosco_like.edits import count_errors, words_of
 from sonosco_like.errors import UsageError
-from sonosco_like.metrics import count_errors, words_of
+from sonosco_like.records import Prediction
+from sonosco_like.serialization import dumps, loads
 
 
 class Reader(HTMLParser):
@@ -37,7 +38,7 @@ class Reader(HTMLParser):
 
 
 def report_of(tmp_path, **fields):
-    trainer = make_trainer(LogMeasures(), report := RunReport(folder=tmp_path, **fields))
+    trainer = speech_trainer(LogMeasures(), report := RunReport(folder=tmp_path, **fields))
     trainer.start_training()
     return Reader((tmp_path / "report.html").read_text()), trainer, report
 
@@ -69,7 +70,7 @@ def test_the_worst_utterances_of_the_last_validation_are_compared_word_by_word(t
     predictions = [(p.id, p.reference, p.hypothesis) for p in trainer.predict(trainer.val_data_loader)]
     errors = {each: count_errors(words_of(each[1]), words_of(each[2])).errors for each in predictions}
     worst = sorted((each for each in predictions if errors[each]), key=lambda each: -errors[each])[:2]
-    assert report.heard == worst
+    assert report.worst_utterances == worst
     assert worst[0][0] in page.text
 
 
@@ -77,20 +78,25 @@ def test_predictions_outside_a_validation_are_not_reported(tmp_path):
     report = RunReport()
     judged = SimpleNamespace(hypothesis_texts=["x"], batch=SimpleNamespace(ids=["u"], texts=["y"]))
     report.on_prediction_end(SimpleNamespace(result=judged))
-    assert report.heard == []
+    assert report.worst_utterances == []
 
 
 def test_what_differs_between_said_and_heard_is_marked():
-    text = Page("t", {}, worst=[Utterance("u1", "one two three", "one too three four")]).html()
-    assert '<td class="number">2 in 3 words</td>' in text
-    expected = 'one <span class="deletion">two</span> <span class="insertion">too</span> three'
-    assert f'{expected} <span class="insertion">four</span>' in text
+    text = Page("t", {}, worst=[Prediction("u1", "one two three", "one too three four")]).html()
+    assert "u1: 2 errors in 3 words" in text
+    words = [
+        '<span class="word"><span>one</span></span>',
+        '<span class="word substitution" title="substitution"><span>two</span><span>too</span></span>',
+        '<span class="word"><span>three</span></span>',
+        '<span class="word insertion" title="insertion"><span>·</span><span>four</span></span>',
+    ]
+    assert "\n".join(words) in text
 
 
 def test_environment_and_config_of_the_run_folder_are_shown(tmp_path):
     (tmp_path / "environment.yaml").write_text("torch: 2.13.0\n")
     (tmp_path / "config.yaml").write_text("class: Experiment\nname: tiny\n")
-    trainer = make_trainer(LogMeasures(), RunReport())
+    trainer = speech_trainer(LogMeasures(), RunReport())
     trainer.experiment = SimpleNamespace(name="tiny <run>", folder=tmp_path)
     trainer.start_training()
     page = Reader((tmp_path / "report.html").read_text())
@@ -102,8 +108,8 @@ def test_environment_and_config_of_the_run_folder_are_shown(tmp_path):
 def test_what_a_run_says_cannot_become_markup():
     evil = "<script>alert(1)</script>"
     page = page_with(
-        title=evil, facts={evil: evil}, headlines=[Row(evil, evil, evil, evil, evil)], values={evil: evil},
-        measures=[Row(evil, evil, evil, evil, evil)], worst=[Utterance(evil, evil, "a")], texts={evil: evil},
+        title=evil, facts={evil: evil}, headlines=[MeasureRow(evil, evil, evil, evil, evil)], values={evil: evil},
+        measures=[MeasureRow(evil, evil, evil, evil, evil)], worst=[Prediction(evil, evil, "a")], texts={evil: evil},
         seconds_in_callbacks={evil: 1.0},
     )  # fmt: skip
     assert "script" not in page.tags
@@ -112,8 +118,14 @@ def test_what_a_run_says_cannot_become_markup():
 
 def test_a_resumed_run_has_the_same_report_but_for_the_clock(tmp_path):
     whole, resumed = whole_and_resumed(10, tmp_path, LogMeasures(), RunReport(folder=tmp_path))
-    assert resumed.callbacks[1].heard == whole.callbacks[1].heard
+    assert resumed.callbacks[1].worst_utterances == whole.callbacks[1].worst_utterances
     assert resumed.callbacks[1].curves == whole.callbacks[1].curves
+
+
+def test_the_state_of_version_2_is_read():
+    report = loads("class: RunReport@2\nstate: {heard: [[u1, one two, one]], curves: {class: CurveStore}}\n")
+    assert report.worst_utterances == [("u1", "one two", "one")]
+    assert "class: RunReport@3" in dumps(report)
 
 
 def test_the_metrics_of_the_validation_are_the_headlines(tmp_path):
@@ -125,7 +137,7 @@ def test_the_metrics_of_the_validation_are_the_headlines(tmp_path):
 
 
 def test_a_run_that_was_stopped_says_why(tmp_path):
-    trainer = make_trainer(
+    trainer = speech_trainer(
         LogMeasures(), RunReport(folder=tmp_path), ThresholdStopper(monitor="val_loss", threshold=1e9)
     )
     trainer.start_training()

@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from killing import run_until_killed
-from tiny_run import SaveAt, make_trainer
+from tiny import SaveAt
+from tiny_speech import speech_trainer
 
 from sonosco_like.callbacks.destinations import CsvFile, MetricsFile
-from sonosco_like.callbacks.logging_measures import LogMeasures
+from sonosco_like.callbacks.monitors import LogMeasures
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback
 from sonosco_like.serialization import load, serializable
@@ -34,7 +35,7 @@ class LogOnce(AbstractCallback):
 
 
 def run(*callbacks, **fields):
-    trainer = make_trainer(*callbacks, **fields)
+    trainer = speech_trainer(*callbacks, **fields)
     trainer.start_training()
     return trainer
 
@@ -151,7 +152,7 @@ def test_two_instances_write_two_files_with_the_same_content(tmp_path):
 
 
 def test_files_go_to_the_folder_of_the_experiment(tmp_path):
-    trainer = make_trainer(LogMeasures(), MetricsFile(folder=tmp_path / "unused"))
+    trainer = speech_trainer(LogMeasures(), MetricsFile(folder=tmp_path / "unused"))
     trainer.experiment = SimpleNamespace(name="tiny", folder=tmp_path / "run")
     trainer.start_training()
     assert (tmp_path / "run" / "metrics.jsonl").exists()

@@ -10,13 +10,13 @@ import pytest
 import torch
 from event_records import records
 from killing import resume_until_killed, run_until_killed
-from tiny_run import SaveAt, TinyLoader, make_trainer
+from tiny import SaveAt
+from tiny_speech import Utterances, speech_trainer
 
-from sonosco_like.callbacks.logging_measures import LogMeasures
+from sonosco_like.callbacks.destinations.tensorboard import TensorBoardCallback
 from sonosco_like.callbacks.media import Audio, Image
-from sonosco_like.callbacks.monitors import LRMonitor
+from sonosco_like.callbacks.monitors import LogMeasures, LRMonitor
 from sonosco_like.callbacks.run_config import hyperparameters
-from sonosco_like.callbacks.tensorboard import TensorBoardCallback
 from sonosco_like.serialization import load
 
 accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
@@ -36,7 +36,7 @@ def points(folder):
 
 
 def run(*callbacks, **fields):
-    trainer = make_trainer(*callbacks, **fields)
+    trainer = speech_trainer(*callbacks, **fields)
     trainer.start_training()
     return trainer
 
@@ -182,7 +182,7 @@ def test_the_config_is_there_as_text_and_as_hyperparameters(tmp_path):
 
 
 def test_measures_of_several_validation_sets_are_curves_of_their_own(tmp_path):
-    loaders = {"clean": TinyLoader(batches=1, seed=7), "noisy": TinyLoader(batches=1, seed=8)}
+    loaders = {"clean": Utterances(batches=1, seed=7), "noisy": Utterances(batches=1, seed=8)}
     run(LogMeasures(every="1ba"), TensorBoardCallback(folder=tmp_path), val_data_loader=loaders, epochs=1)
     curves = points(tmp_path / "tensorboard")
     assert {"loss/val_clean", "loss/val_noisy", "wer/val_clean", "wer/val_noisy"} <= set(curves)

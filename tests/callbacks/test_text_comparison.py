@@ -11,7 +11,8 @@ import soundfile
 import torch
 from event_records import records
 from text_samples import sample
-from tiny_run import TEXTS, SaveAt, TinyLoader, logged, make_trainer
+from tiny import SaveAt
+from tiny_speech import TEXTS, Utterances, logged, speech_trainer
 from torch import nn
 
 from sonosco_like.callbacks import (
@@ -25,8 +26,8 @@ from sonosco_like.callbacks import (
     TensorBoardCallback,
     TranscriptDashboard,
 )
-from sonosco_like.callbacks.text_comparison.markdown import comparison
-from sonosco_like.callbacks.text_comparison.samples import Gathering
+from sonosco_like.callbacks.text_comparison.samples import SampleCollector
+from sonosco_like.callbacks.text_comparison.tables import comparison_table
 from sonosco_like.data import AudioDataLoader, AudioDataset, BucketSampler
 from sonosco_like.data.manifest import write_manifest
 from sonosco_like.data.text import Alphabet
@@ -39,11 +40,11 @@ from sonosco_like.serialization import load, serializable, state
 
 accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
 
-VALIDATED = {"u7-0", "u7-1", "u8-0", "u8-1"}  # what TinyLoader(batches=2, seed=7) holds
+VALIDATED = {"u7-0", "u7-1", "u8-0", "u8-1"}  # what Utterances(batches=2, seed=7) holds
 
 
 def run(*callbacks, **fields):
-    trainer = make_trainer(*callbacks, **{"epochs": 1, **fields})
+    trainer = speech_trainer(*callbacks, **{"epochs": 1, **fields})
     rows = logged(trainer)
     trainer.start_training()
     return trainer, rows
@@ -102,7 +103,7 @@ def test_samples_depend_neither_on_batches_nor_on_their_order(size):
 
 def gathered(names, size):
     """The samples that are left when batches of some size were gathered."""
-    gathering = Gathering(5, 0, None)
+    gathering = SampleCollector(5, 0, None)
     for first in range(0, len(names), size):
         batch = names[first : first + size]
         for row in gathering.wanted(batch):
@@ -139,7 +140,10 @@ def test_the_table_says_what_the_decoder_heard():
     for name, text in tables(rows)[4].items():
         identity = name.rpartition("/")[2]
         reference = TEXTS[(2 * int(identity[1]) + int(identity[-1])) % len(TEXTS)]
-        assert text.split("\n\n")[1:] == comparison(identity, reference, heard[identity], None, "x").split("\n\n")[1:]
+        assert (
+            text.split("\n\n")[1:]
+            == comparison_table(identity, reference, heard[identity], None, "x").split("\n\n")[1:]
+        )
 
 
 def test_ways_of_decoding_are_labelled_and_kept_apart():
@@ -199,7 +203,7 @@ def test_texts_are_decoded_even_if_no_metric_wants_them():
 def test_other_predictions_than_those_of_validations_are_not_compared():
     _, rows = run(
         TbTextComparisonCallback(),
-        ("epoch_end", lambda moment: moment.context.evaluate(TinyLoader(batches=1, seed=50))),
+        ("epoch_end", lambda moment: moment.context.evaluate(Utterances(batches=1, seed=50))),
     )
     assert not any("u50" in name for each in tables(rows).values() for name in each)
 
@@ -232,7 +236,7 @@ def test_after_a_resume_nothing_is_there_twice_and_nothing_is_missing(at, tmp_pa
         TranscriptDashboard(samples=2),
         TensorBoardCallback(folder=tmp_path),
     ]
-    make_trainer(*callbacks, SaveAt(at=at, path=tmp_path / "checkpoint"), epochs=2).start_training()
+    speech_trainer(*callbacks, SaveAt(at=at, path=tmp_path / "checkpoint"), epochs=2).start_training()
     unbroken = records(tmp_path / "tensorboard")
     assert set(unbroken.values()) == {1}
     resumed = load(tmp_path / "checkpoint")
@@ -249,7 +253,7 @@ def ctc_only():
 @pytest.mark.parametrize("cls", [TbTeacherForcingTextComparisonCallback, LasTextComparisonCallback])
 def test_models_without_attention_are_refused(cls):
     with pytest.raises((CallbackError, UsageError), match="needs a model with an attention decoder"):
-        make_trainer(cls(), model=ctc_only(), metrics=[]).start_training()
+        speech_trainer(cls(), model=ctc_only(), metrics=[]).start_training()
 
 
 def test_the_dashboard_takes_what_texts_a_trainer_can_give():
@@ -300,7 +304,7 @@ def test_data_without_utterances_is_passed_over():
 
 
 def test_every_validation_set_has_samples_of_its_own():
-    loaders = {"clean": TinyLoader(batches=1, seed=7), "noisy": TinyLoader(batches=1, seed=8)}
+    loaders = {"clean": Utterances(batches=1, seed=7), "noisy": Utterances(batches=1, seed=8)}
     trainer, rows = run(TbTextComparisonCallback(), TranscriptDashboard(), val_data_loader=loaders)
     assert {name: set(ids) for name, ids in trainer.callbacks[0].chosen.items()} == {
         "clean": {"u7-0", "u7-1"}, "noisy": {"u8-0", "u8-1"},

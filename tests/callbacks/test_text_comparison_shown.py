@@ -9,9 +9,9 @@ import pytest
 import torch
 from text_samples import sample
 
-from sonosco_like.callbacks.text_comparison.markdown import comparison, plain
 from sonosco_like.callbacks.text_comparison.pictures import alignment_picture, spectrogram_picture
 from sonosco_like.callbacks.text_comparison.samples import Sample
+from sonosco_like.callbacks.text_comparison.tables import comparison_table, escape_markdown
 
 plugin_util = pytest.importorskip("tensorboard.plugin_util")
 
@@ -20,26 +20,26 @@ plugin_util = pytest.importorskip("tensorboard.plugin_util")
 
 
 def test_errors_are_marked_in_the_table():
-    text = comparison("u1", "one two three", "one too three four", 0.5, "free-running")
+    text = comparison_table("u1", "one two three", "one too three four", 0.5, "free-running")
     assert text.splitlines() == [
         "**u1**, free-running: WER **66.7 %** (before 50.0 %), CER 46.2 %",
         "",
-        "| said | one | two | three | ∅ |",
+        "| reference | one | two | three | ∅ |",
         "| --- | --- | --- | --- | --- |",
-        "| heard | one | **too** | three | **four** |",
+        "| hypothesis | one | **too** | three | **four** |",
         "|  |  | S |  | I |",
         "",
-        "S substituted, D deleted (said, not heard), I inserted (heard, not said)",
+        "S substituted, D deleted (only in the reference), I inserted (only in the hypothesis)",
     ]
 
 
 def test_long_utterances_are_several_tables():
-    text = comparison("u1", " ".join("abcdefghijklmnopqrst"), "a", None, "free-running")
-    assert text.count("| said |") == 2
+    text = comparison_table("u1", " ".join("abcdefghijklmnopqrst"), "a", None, "free-running")
+    assert text.count("| reference |") == 2
 
 
 def test_silence_is_said_to_be_silence():
-    assert "Nothing was said, and nothing was heard." in comparison("u1", "", " ", None, "free-running")
+    assert "Reference and hypothesis are empty." in comparison_table("u1", "", " ", None, "free-running")
 
 
 HOSTILE = [
@@ -57,9 +57,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_markup_in_a_transcript_is_shown_as_text(text):
-    shown = plugin_util.markdown_to_safe_html(plain(text))
+    shown = plugin_util.markdown_to_safe_html(escape_markdown(text))
     assert html.unescape(shown).replace("<p>", "").replace("</p>", "") == text
-    table = plugin_util.markdown_to_safe_html(comparison(text, text, "b " + text, None, "free-running"))
+    table = plugin_util.markdown_to_safe_html(comparison_table(text, text, "b " + text, None, "free-running"))
     assert "<script" not in table
     assert "<a" not in table
     assert "<code" not in table

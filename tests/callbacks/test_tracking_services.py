@@ -8,10 +8,11 @@ import sys
 
 import pytest
 from killing import run_until_killed
-from tiny_run import SaveAt, make_trainer
+from tiny import SaveAt
+from tiny_speech import speech_trainer
 
 from sonosco_like.callbacks.destinations import MlflowDestination, WandbDestination
-from sonosco_like.callbacks.logging_measures import LogMeasures
+from sonosco_like.callbacks.monitors import LogMeasures
 from sonosco_like.errors import MissingPackageError
 from sonosco_like.events import CallbackError
 from sonosco_like.serialization import load
@@ -26,7 +27,7 @@ def _patience(monkeypatch):
 
 
 def run(*callbacks, **fields):
-    trainer = make_trainer(*callbacks, **fields)
+    trainer = speech_trainer(*callbacks, **fields)
     trainer.start_training()
     return trainer
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from training_parts import tiny_config
+from tiny import tiny_config
 
 from sonosco_like import serializable
 from sonosco_like.cli import run
@@ -106,7 +106,7 @@ def test_a_batch_that_fails_is_a_problem_and_not_a_traceback(config, capsys, mon
 
 def test_a_loss_that_is_no_number_is_said_of_the_batch_that_was_tried(tmp_path, capsys):
     (tmp_path / "tiny.yaml").write_text(tiny_config(""))
-    arguments = ["check", "--config", str(tmp_path / "tiny.yaml"), "--import", "training_parts"]
+    arguments = ["check", "--config", str(tmp_path / "tiny.yaml"), "--import", "tiny"]
     assert run([*arguments, "--import", "test_check", "--set", "trainer.loss=test_check.no_number"]) == 2
     assert "problem: The loss of the batch tried, the first, is nan." in capsys.readouterr().err
 
@@ -138,13 +138,13 @@ def test_problems_of_the_config_itself_come_with_line_and_path(config, capsys):
 
 def test_data_that_is_not_ours_is_checked_too(tmp_path, capsys):
     (tmp_path / "foreign.yaml").write_text(
-        "class: Experiment\nname: foreign\ntrainer: {class: ModelTrainer, model: {class: training_parts.Net}, "
-        "loss: training_parts.squared_error, epochs: 1, train_data_loader: {class: training_parts.Sums}}\n"
+        "class: Experiment\nname: foreign\ntrainer: {class: ModelTrainer, model: {class: tiny.Net}, "
+        "loss: tiny.squared_error, epochs: 1, train_data_loader: {class: tiny.Sums}}\n"
     )
-    arguments = ["check", "--config", str(tmp_path / "foreign.yaml"), "--import", "training_parts"]
+    arguments = ["check", "--config", str(tmp_path / "foreign.yaml"), "--import", "tiny"]
     assert run(arguments) == 0
     said = capsys.readouterr().out
-    assert "Sums, a number of batches it does not tell" in said
+    assert "Sums, an unknown number of batches" in said
     assert "the first: inputs of 8 x 4" in said
 
 

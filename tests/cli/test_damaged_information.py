@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from training_parts import tiny_config
+from tiny import tiny_config
 
 from sonosco_like import load
 from sonosco_like.cli import run
-from sonosco_like.training import Checkpoints
-from sonosco_like.training.comparison import compare_runs
+from sonosco_like.runs.checkpoints import Checkpoints
+from sonosco_like.training.verification import compare_runs
 
 CONFIG = tiny_config("""
   callbacks:
@@ -22,7 +22,7 @@ CONFIG = tiny_config("""
   - {class: HistoryPlots}
   - {class: ModelCheckpoint, every: 3ba, keep_last: 2, monitor: val_loss}
 """)
-IMPORT = ["--import", "training_parts"]
+IMPORT = ["--import", "tiny"]
 
 
 @pytest.fixture(scope="module")

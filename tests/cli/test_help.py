@@ -7,14 +7,16 @@ import re
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 import click
 import pytest
 from command_lines import check_command
 
+from sonosco_like import loads
 from sonosco_like.cli import run, sonosco
 from sonosco_like.decoding import AttentionBeamDecoder, CTCBeamDecoder, WordScores
-from sonosco_like.inference.cutting import LONGEST, OVERLAP
+from sonosco_like.inference.segmenter import LONGEST, OVERLAP
 
 EXAMPLE = re.compile(r"^ +(?:.*\| )?sonosco (.+)$", re.MULTILINE)
 
@@ -33,21 +35,24 @@ def commands(group: click.Group, *names: str) -> dict[str, click.Command]:
 COMMANDS = commands(sonosco)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_has_a_purpose_runnable_examples_and_words_for_every_option(name, capsys):
-    assert run([*name.split(), "--help"]) == 0
-    said = capsys.readouterr().out
-    examples = [re.split(r" {2,}| [>|]", line)[0] for line in EXAMPLE.findall(said.partition("Example")[2])]
-    assert examples
-    for line in examples:
-        check_command(line)
-    options = [each for each in COMMANDS[name].params if isinstance(each, click.Option)]
-    assert [each.name for each in options if not each.help] == []
+def test_every_command_shows_examples_that_can_be_typed(capsys):
+    for name in COMMANDS:
+        assert run([*name.split(), "--help"]) == 0, name
+        shown = capsys.readouterr().out.partition("Example")[2]
+        examples = [re.split(r" {2,}| [>|]", line)[0] for line in EXAMPLE.findall(shown)]
+        assert examples, f"`sonosco {name} --help` shows no example."
+        for line in examples:
+            check_command(line)
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name])
-def test_the_purpose_of_a_command_is_not_cut_off_in_the_list_of_all(name):
-    assert not COMMANDS[name].get_short_help_str(limit=60).endswith("...")
+def test_every_option_of_every_command_is_explained():
+    options = [(name, each) for name in COMMANDS for each in COMMANDS[name].params if isinstance(each, click.Option)]
+    assert [(name, each.name) for name, each in options if not each.help] == []
+
+
+def test_the_purpose_of_no_command_is_cut_off_in_the_list_of_all():
+    shown = {name: COMMANDS[name].get_short_help_str(limit=60) for name in COMMANDS if name}
+    assert {name: text for name, text in shown.items() if text.endswith("...") or not text} == {}
 
 
 def help_of(command, option):
@@ -55,17 +60,18 @@ def help_of(command, option):
     return found.help
 
 
-@pytest.mark.parametrize("command", ["evaluate", "transcribe"])
-def test_the_options_of_decoders_tell_their_true_defaults(command):
+def test_the_options_of_decoders_tell_their_true_defaults():
     words, ctc, attention = WordScores(), CTCBeamDecoder(), AttentionBeamDecoder()
-    assert f"{ctc.beam_size} for CTC, {attention.beam_size} for attention]" in help_of(command, "--beam")
-    for option, default in {
+    defaults = {
         "--lm-weight": words.weight,
         "--word-bonus": words.word_bonus,
         "--hot-word-bonus": words.hot_word_bonus,
         "--ctc-weight": attention.ctc_weight,
-    }.items():
-        assert help_of(command, option).endswith(f"[default: that of the run's decoder, else {default:g}]")
+    }
+    for command in ("evaluate", "transcribe"):
+        assert f"{ctc.beam_size} for CTC, {attention.beam_size} for attention]" in help_of(command, "--beam")
+        for option, default in defaults.items():
+            assert help_of(command, option).endswith(f"[default: that of the run's decoder, else {default:g}]")
 
 
 def test_the_lengths_of_pieces_tell_their_true_defaults():
@@ -75,17 +81,20 @@ def test_the_lengths_of_pieces_tell_their_true_defaults():
     assert help_of("transcribe", "--overlap").endswith(overlap)
 
 
-@pytest.mark.parametrize("command", ["train", "resume", "check", "verify-resume"])
-def test_set_says_how_it_is_repeated_what_values_are_and_how_a_list_is_reached(command):
-    said = help_of(command, "--set")
-    assert "can be given several times" in said
-    assert "YAML" in said
-    assert "trainer.callbacks[2].patience=5" in said
+def test_set_says_how_it_is_repeated_what_values_are_and_how_a_list_is_reached():
+    text = "trainer: {epochs: 1, callbacks: [{class: ProgressBar}, {class: LogMeasures}, {class: EarlyStopping}]}"
+    for command in ("train", "resume", "check", "verify-resume"):
+        (option,) = [each for each in COMMANDS[command].params if "--set" in each.opts]
+        assert option.multiple == ("can be given several times" in option.help)
+        shown = re.findall(r"--set '?([^', ]+)", option.help)
+        assert len(shown) == 2
+        changed = loads(text, dict[str, Any], overrides=shown)["trainer"]
+        assert (changed["epochs"], changed["callbacks"][2].patience) == (3, 5), "the examples do what they say"
 
 
 def test_only_corpora_that_can_be_downloaded_offer_it():
     for name in ("an4", "librispeech", "tedlium", "voxforge"):
-        assert help_of(f"data {name}", "--source").endswith("else it is downloaded.")
+        assert help_of(f"data {name}", "--source").endswith("the corpus is downloaded if not given.")
     assert "nothing is downloaded" in help_of("data common-voice", "--source")
 
 
@@ -119,17 +128,11 @@ def bash(with_sonosco):
     return complete
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["tra"], ["train", "transcribe"]),
-        (["data", "sy"], ["synth"]),
-        (["train", "--con"], ["--config"]),
-        (["train", "--resume", ""], ["never", "auto", "must"]),
-    ],
-)
-def test_a_real_bash_completes_commands_options_and_choices(bash, words, expected):
-    assert bash(*words) == expected
+def test_a_real_bash_completes_commands_options_and_choices(bash):
+    assert bash("tra") == ["train", "transcribe"]
+    assert bash("data", "sy") == ["synth"]
+    assert bash("train", "--con") == ["--config"]
+    assert bash("train", "--resume", "") == ["never", "auto", "must"]
 
 
 @pytest.mark.parametrize(
@@ -150,10 +153,10 @@ def test_other_shells_take_their_script_as_a_new_user_has_them(shell, script, ex
     assert (done.stdout, done.stderr) == (expected, "")
 
 
-@pytest.mark.parametrize(("shell", "word"), [("zsh", "compdef"), ("fish", "complete --no-files")])
-def test_other_shells_have_their_script_too(shell, word, capsys):
-    assert run(["completion", shell]) == 0
-    assert word in capsys.readouterr().out
+def test_other_shells_have_their_script_too(capsys):
+    for shell, word in (("zsh", "compdef"), ("fish", "complete --no-files")):
+        assert run(["completion", shell]) == 0
+        assert word in capsys.readouterr().out
 
 
 def test_a_shell_that_is_not_known_is_refused(capsys):

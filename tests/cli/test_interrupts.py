@@ -86,12 +86,12 @@ def test_while_something_is_imported(body, times, tmp_path):
 def test_while_an_object_is_deleted(tmp_path):
     program = """
 import pathlib, time
-from sonosco_like.cli import interrupting
+from sonosco_like.cli import terminal
 class Slow:
     def __del__(self):
         pathlib.Path("reached").touch()
         time.sleep(600)
-interrupting.listen()
+terminal.listen()
 slow = Slow()
 del slow
 """
@@ -115,7 +115,7 @@ def test_while_a_run_trains(reached, times, tmp_path):
 def test_a_command_that_is_over_is_not_undone_by_a_late_ctrl_c(tmp_path):
     program = """
 import atexit, pathlib, sys, time
-from sonosco_like.cli import interrupting, main
+from sonosco_like.cli import main, terminal
 class Last:
     def __del__(self):
         pathlib.Path("reached").touch()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
-from training_parts import tiny_config
+from tiny import tiny_config
+from warm import warm_python
 
 from sonosco_like import serializable
 from sonosco_like.cli import run
@@ -34,7 +34,7 @@ def test_processes_that_cannot_meet_say_so(tmp_path):
         port = str(taken.getsockname()[1])
         place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}
         done = subprocess.run(
-            [sys.executable, "-m", "sonosco_like", "train", "--config", "tiny.yaml", "--import", "training_parts"],
+            [*warm_python(), "-m", "sonosco_like", "train", "--config", "tiny.yaml", "--import", "tiny"],
             env={**os.environ, **place, "PYTHONPATH": str(HERE)},
             cwd=tmp_path, capture_output=True, text=True, check=False,
         )  # fmt: skip

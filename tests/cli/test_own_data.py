@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from training_parts import tiny_config
+from tiny import tiny_config
 
 from sonosco_like.cli import run
 from sonosco_like.cli.own_data import read_with_own_data
@@ -108,7 +108,7 @@ def test_a_run_that_was_begun_without_a_test_set_gets_none_on_the_way(config, va
     command = ["train", "--config", str(config), "--run-dir", "run", "--resume", "auto", "--set", "trainer.epochs=1"]
     assert run(command) == 0
     assert run([*command, "--test", str(val)]) == 2
-    assert "was begun without test data and cannot get any now: leave out --test" in capsys.readouterr().err
+    assert "was started without test data, which cannot be added now. Leave out --test" in capsys.readouterr().err
 
 
 def test_of_several_validation_sets_none_is_guessed(config, val, capsys):
@@ -124,7 +124,7 @@ def test_of_several_validation_sets_none_is_guessed(config, val, capsys):
 
 def test_a_loader_of_the_users_own_kind_cannot_be_imitated(tmp_path, val, capsys):
     (tmp_path / "tiny.yaml").write_text(tiny_config(""))
-    arguments = ["--config", str(tmp_path / "tiny.yaml"), "--import", "training_parts", "--test", str(val)]
+    arguments = ["--config", str(tmp_path / "tiny.yaml"), "--import", "tiny", "--test", str(val)]
     assert run(["check", *arguments]) == 2
     assert "none can be made like its `val_data_loader`, which is a Sums" in capsys.readouterr().err
 
@@ -143,7 +143,7 @@ def test_half_of_ones_own_data_is_refused_before_anything_is_trained(config, tmp
     with_corpus(config)
     assert run(["train", "--config", str(config), "--run-dir", "run", f"--{given}", str(val)]) == 2
     said = capsys.readouterr().err
-    assert f"--{needed} is needed too: made/{needed}.jsonl of the config is not there" in said
+    assert f"--{needed} is needed too: made/{needed}.jsonl of the config does not exist" in said
     assert not (tmp_path / "run").exists()
 
 

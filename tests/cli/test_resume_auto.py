@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
-from training_parts import tiny_config
+from tiny import tiny_config
 
 from sonosco_like import load
 from sonosco_like.cli import run
+from sonosco_like.serialization import document
 
 CONFIG = tiny_config("""
   callbacks:
   - {class: LogMeasures, every: 1ba}
   - {class: ModelCheckpoint, every: 3ba, keep_last: 2}
 """)
-IMPORT = ["--import", "training_parts"]
+IMPORT = ["--import", "tiny"]
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +57,7 @@ def test_an_edit_that_may_be_is_taken_over_and_said(folder, caplog, resume):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("class: training_parts.Net}", "class: training_parts.Net, size: 5}", "trainer.model.size"),
+        ("class: tiny.Net}", "class: tiny.Net, size: 5}", "trainer.model.size"),
         ("class: AdamW", "class: SGD", "trainer.optimizer.class"),
         ("seed: 7", "seed: 8", "seed"),
         ("name: tiny", "name: another", "name"),
@@ -64,7 +67,7 @@ def test_an_edit_that_may_be_is_taken_over_and_said(folder, caplog, resume):
             "trainer.callbacks: [LogMeasures, ModelCheckpoint] -> [LRMonitor, LogMeasures, ModelCheckpoint]",
         ),
         ("  - {class: LogMeasures, every: 1ba}\n", "", "trainer.callbacks"),
-        ("  val_data_loader: {class: training_parts.Sums, batches: 2}\n", "", "trainer.val_data_loader"),
+        ("  val_data_loader: {class: tiny.Sums, batches: 2}\n", "", "trainer.val_data_loader"),
     ],
 )
 @pytest.mark.parametrize("resume", ["auto", "must"])
@@ -111,6 +114,25 @@ def test_a_run_of_which_nothing_was_saved_begins_with_the_config_as_it_is_now(fo
     for name in ("checkpoints", "final"):
         assert not list((folder / "run" / name).glob("*"))
     edit(folder, "lr: 1.0e+38", "lr: 0.01")
-    edit(folder, "class: training_parts.Net}", "class: training_parts.Net, size: 4}")
+    edit(folder, "class: tiny.Net}", "class: tiny.Net, size: 4}")
     assert train() == 0
     assert "lr: 0.01" in (folder / "run" / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("command", "config"),
+    [
+        (["check", "--config", "tiny.yaml", "--open", "none"], "tiny.yaml"),
+        (["train", "--config", "tiny.yaml", "--run-dir", "new", "--set", "trainer.epochs=1"], "tiny.yaml"),
+        (["train", "--config", "tiny.yaml", "--run-dir", "run", "--resume", "auto"], "tiny.yaml"),
+        (["resume", "run", "--set", "trainer.epochs=3", "--set", "seed=7"], "config.yaml"),
+    ],
+    ids=["check", "train", "train-auto", "resume"],
+)
+def test_a_command_parses_the_text_of_its_config_once(folder, monkeypatch, command, config):
+    assert train() == 0
+    sources = []
+    parse = document.parse
+    monkeypatch.setattr(document, "parse", lambda text, source: sources.append(source) or parse(text, source))
+    assert run([*command, *IMPORT]) == 0
+    assert [Path(source).name for source in sources].count(config) == 1

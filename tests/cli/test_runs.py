@@ -11,14 +11,14 @@ import sys
 import time
 
 import pytest
-from training_parts import make_trainer
+from tiny import make_trainer
 
 from sonosco_like.callbacks.destinations import MetricsFile
-from sonosco_like.callbacks.logging_measures import LogMeasures
+from sonosco_like.callbacks.monitors import LogMeasures
 from sonosco_like.cli import run
-from sonosco_like.cli.run_table import find_runs, read_run
-from sonosco_like.training.journal import journal
-from sonosco_like.training.lock import only_process
+from sonosco_like.runs.journal import journal
+from sonosco_like.runs.lock import only_process
+from sonosco_like.runs.run_table import find_runs, read_run
 
 
 class Place:
@@ -36,7 +36,7 @@ def make_run(folder, name="tiny", ending="finished"):
     trainer.experiment = Place(folder)
     (folder / "checkpoints" / "step-00000015").mkdir(parents=True)
     try:
-        with only_process(folder), journal(folder, trainer) as entry:
+        with only_process(folder), journal(folder, trainer, {}) as entry:
             trainer.start_training()
             entry.interrupted_by = 15 if ending == "interrupted" else 0
             if ending == "failed":

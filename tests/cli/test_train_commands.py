@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 import yaml
-from training_parts import tiny_config
+from tiny import tiny_config
 
 from sonosco_like import load
 from sonosco_like.cli import run
-from sonosco_like.training.comparison import compare_runs
+from sonosco_like.training.verification import compare_runs
 
 CONFIG = tiny_config("""
   scheduler: {class: StepLR, step_size: 6, gamma: 0.5}
@@ -21,7 +21,7 @@ CONFIG = tiny_config("""
   - {class: MetricsFile}
   - {class: ModelCheckpoint, every: 3ba, keep_last: 2}
 """)
-IMPORT = ["--import", "training_parts"]
+IMPORT = ["--import", "tiny"]
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ def test_a_finished_run_says_so_when_it_is_resumed_and_how_it_goes_on(folder, ca
     said = capsys.readouterr().out
     assert "resumed from step" in said
     assert "This run was finished already: 2 of 2 epochs are done." in said
-    command = said.partition("To train on: sonosco ")[2].splitlines()[0]
+    command = said.partition("To train it further: sonosco ")[2].splitlines()[0]
     assert run([*command.split(), *IMPORT]) == 0
     assert "finished already" not in capsys.readouterr().out
     assert load(folder / "run" / "final").global_step == 20
@@ -71,7 +71,7 @@ def test_a_run_at_the_end_of_its_time_says_so_when_it_is_resumed(capsys):
     assert train("run", "--set", "trainer.max_duration=7ba", "--set", "trainer.callbacks=[]") == 0
     assert run(["resume", "run", *IMPORT]) == 0
     said = capsys.readouterr().out
-    assert "finished already: its `max_duration` of 7ba is reached. To train on: sonosco resume " in said
+    assert "finished already: its `max_duration` of 7ba is reached. To train it further: sonosco resume " in said
     assert "--set trainer.max_duration=..." in said
 
 
@@ -84,9 +84,7 @@ def test_a_run_that_is_not_at_its_end_does_not_say_so(folder, capsys):
 def test_a_run_that_is_here_is_not_fetched_to_another_place(folder, capsys):
     assert train("run") == 0
     assert run(["resume", "run", "--run-dir", "elsewhere", *IMPORT]) == 2
-    assert (
-        "--run-dir says where a remote run is fetched to, but run is no URL: leave it out." in capsys.readouterr().err
-    )
+    assert "--run-dir is only for a remote run, but run is not a URL. Leave out --run-dir." in capsys.readouterr().err
     assert not (folder / "elsewhere").exists()
 
 
@@ -134,7 +132,7 @@ def test_fine_tuning_begins_with_the_weights_of_a_run_and_only_then(folder, capl
 def test_a_run_folder_holds_code_logs_status_and_environment(folder):
     assert train("run") == 0
     run_dir = folder / "run"
-    assert (run_dir / "code" / "training_parts.py").read_text().startswith('"""A tiny model')
+    assert (run_dir / "code" / "tiny.py").read_text().startswith('"""A tiny model')
     assert yaml.safe_load((run_dir / "status.yaml").read_text())["state"] == "finished"
     environment = yaml.safe_load((run_dir / "environment.yaml").read_text())
     assert environment["started"]

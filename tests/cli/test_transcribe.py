@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 import soundfile
+from warm import warm_python
 
 from sonosco_like import load_transcriber
 from sonosco_like.cli import run
@@ -96,7 +96,7 @@ def test_silence_is_an_empty_line_and_no_failure(digits, tmp_path, capsys):
 
 
 def test_standard_input_is_a_recording(digits, audio):
-    command = [sys.executable, "-m", "sonosco_like", "transcribe", str(digits.run), "-"]
+    command = [*warm_python(), "-m", "sonosco_like", "transcribe", str(digits.run), "-"]
     with open(audio[0], "rb") as stream:  # noqa: PTH123
         done = subprocess.run(command, stdin=stream, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
@@ -114,7 +114,7 @@ def test_standard_input_is_a_recording(digits, audio):
         (["{run}", "{audio}", "--n-best", "3"], "--n-best is shown in JSON only"),
         (["{run}", "{audio}", "{audio}", "--format", "srt"], "need a folder: give --output"),
         (["{run}", "{audio}", "{audio}", "--output", "out"], "would both be written to"),
-        (["{run}", "{audio}", "--longest", "0.1"], "A piece must have at least 1 s"),
+        (["{run}", "{audio}", "--longest", "0.1"], "`longest` must be at least 1 s"),
         (["{run}", "{audio}", "--ctc-weight", "0.5"], "CTCBeamDecoder has no setting `ctc_weight`"),
         (["{run}", "{empty}"], "There is no audio in the folder"),
     ],

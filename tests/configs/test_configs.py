@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 import yaml
 
-from sonosco_like.data.bpe import SentencePieceTokenizer
 from sonosco_like.data.corpora.grammar import vocabulary
 from sonosco_like.data.corpora.synth import synthesize
+from sonosco_like.data.text import SentencePieceTokenizer
 from sonosco_like.serialization import json_schema
 from sonosco_like.training import read_experiment
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from signals import RATE
+from tones import tone, write_tone
 
 from sonosco_like.data.audio import audio_info, load_audio
 from sonosco_like.errors import DataError, UsageError
-
-from .conftest import RATE, tone, write_tone
 
 
 @pytest.mark.parametrize("suffix", ["wav", "flac", "ogg", "mp3"])

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from signals import RATE, level_db, snr_db, voice
+from tones import write_rows
 
 from sonosco_like.data.augment import utterance_random
-from sonosco_like.data.augment_recordings import NoiseFiles, Reverberation, synthetic_response
-from sonosco_like.data.recordings import recordings
+from sonosco_like.data.augment_recordings import NoiseFiles, Reverberation, find_recordings, make_room_response
 from sonosco_like.errors import UsageError
 from sonosco_like.serialization import loads
-from tests.data.conftest import write_rows
-from tests.data.signals import RATE, level_db, snr_db, voice
 
 
 def random(number: int = 0) -> np.random.Generator:
@@ -88,12 +87,13 @@ def test_folders_files_and_manifests_are_read_in_a_fixed_order(tmp_path):
         write(tmp_path / "noise" / name, np.ones(10, dtype=np.float32))
     (tmp_path / "noise" / "readme.txt").write_text("not audio")
     found = [
-        Path(recording.path).relative_to(tmp_path / "noise").as_posix() for recording in recordings(tmp_path / "noise")
+        Path(recording.path).relative_to(tmp_path / "noise").as_posix()
+        for recording in find_recordings(tmp_path / "noise")
     ]
     assert found == ["B.wav", "a.wav", "b/1.FLAC", "b/2.wav", "c.ogg"]
     row = {"audio_filepath": "noise/a.wav", "duration": 0.0005, "offset": 0.0001, "text": ""}
     manifest = write_rows(tmp_path / "noise.jsonl", [row])
-    mixed = recordings([manifest, tmp_path / "noise" / "c.ogg"])
+    mixed = find_recordings([manifest, tmp_path / "noise" / "c.ogg"])
     assert [Path(recording.path).name for recording in mixed] == ["a.wav", "c.ogg"]
     assert (mixed[0].offset, mixed[0].duration) == (0.0001, 0.0005)
 
@@ -136,7 +136,7 @@ def test_noise_files_can_be_written_as_text(tmp_path):
 
 @pytest.mark.parametrize("decay", [0.2, 0.5])
 def test_a_made_up_room_dies_away_by_60_decibels_in_its_time(decay):
-    response_N = torch.from_numpy(synthetic_response(decay, 5.0, RATE, random()))
+    response_N = torch.from_numpy(make_room_response(decay, 5.0, RATE, random()))
     assert len(response_N) == round(decay * RATE)
     tenths = [level_db(part_N) for part_N in response_N[1:].chunk(10)]
     assert np.polyfit(np.arange(10) / 10, tenths, 1)[0] == pytest.approx(-60, abs=3)
@@ -144,7 +144,7 @@ def test_a_made_up_room_dies_away_by_60_decibels_in_its_time(decay):
 
 @pytest.mark.parametrize("direct_db", [-3.0, 0.0, 12.0])
 def test_a_made_up_room_has_the_wanted_share_of_direct_sound(direct_db):
-    response_N = synthetic_response(0.3, direct_db, RATE, random())
+    response_N = make_room_response(0.3, direct_db, RATE, random())
     assert response_N[0] == 1
     assert -10 * np.log10(np.square(response_N[1:]).sum()) == pytest.approx(direct_db, abs=0.01)
 

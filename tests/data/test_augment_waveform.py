@@ -1,4 +1,4 @@
-"""Speed, tempo, pitch, gain, shift and white noise do what they say, by measure."""
+"""Speed, tempo, pitch, gain, shift, white noise and librosa's effects do what they say, by measure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from signals import RATE, level_db, pitch_of, snr_db, voice
 
 from sonosco_like.data.augment import utterance_random
 from sonosco_like.data.augment_waveform import (
     Gain,
+    LibrosaEffect,
     PitchShift,
     SpeedPerturbation,
     TempoPerturbation,
@@ -18,7 +20,6 @@ from sonosco_like.data.augment_waveform import (
     WhiteNoise,
 )
 from sonosco_like.errors import UsageError
-from tests.data.signals import RATE, level_db, pitch_of, snr_db, voice
 
 
 def random(number: int = 0) -> np.random.Generator:
@@ -167,3 +168,49 @@ def test_noise_leaves_silence_silent():
 def test_impossible_ranges_are_refused(make):
     with pytest.raises(UsageError, match=r"^`(factors|factor|semitones|decibels|seconds|snr_db)` must"):
         make()
+
+
+@pytest.mark.parametrize("rate", [0.7, 1.0, 1.3])
+def test_librosas_time_stretch_changes_length_and_not_pitch(rate):
+    samples_N = voice(2.0, 150.0)
+    result_N = LibrosaEffect(effect="time_stretch", amount=(rate, rate))(samples_N, RATE, random())
+    assert len(result_N) == round(len(samples_N) / rate)
+    assert pitch_of(result_N) == pytest.approx(150.0, rel=0.01)
+
+
+@pytest.mark.parametrize("semitones", [-4.0, 3.0])
+def test_librosas_pitch_shift_changes_pitch_and_not_length(semitones):
+    samples_N = voice(2.0, 150.0)
+    result_N = LibrosaEffect(effect="pitch_shift", amount=(semitones, semitones))(samples_N, RATE, random())
+    assert len(result_N) == len(samples_N)
+    assert pitch_of(result_N) == pytest.approx(150.0 * 2 ** (semitones / 12), rel=0.01)
+
+
+def test_librosas_effect_is_librosas_own_function():
+    librosa = pytest.importorskip("librosa")
+    samples_N = voice(1.0, 150.0)
+    effect = LibrosaEffect(effect="pitch_shift", amount=(2.5, 2.5), options={"n_fft": 1024, "bins_per_octave": 24})
+    expected_N = librosa.effects.pitch_shift(samples_N.numpy(), sr=RATE, n_steps=2.5, n_fft=1024, bins_per_octave=24)
+    assert np.array_equal(effect(samples_N, RATE, random()).numpy(), expected_N)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"effect": "time_strech", "amount": (1.0, 2.0)}, "did you mean 'time_stretch'"),
+        ({"effect": "time_stretch", "amount": (0.0, 2.0)}, "`amount` must be two numbers greater than 0"),
+        ({"effect": "pitch_shift", "amount": (2.0, -2.0)}, "the smaller one first"),
+        ({"effect": "pitch_shift", "amount": (1.0, 2.0), "options": {"n_ftt": 3}}, "did you mean 'n_fft'"),
+        ({"effect": "time_stretch", "amount": (1.0, 2.0), "options": {"hop_length": 0}}, "librosa refuses the options"),
+    ],
+)
+def test_wrong_settings_of_librosas_effect_are_refused_when_it_is_made(fields, message):
+    with pytest.raises(UsageError, match=message):
+        LibrosaEffect(**fields)
+
+
+def test_librosa_is_imported_only_where_it_is_used(run_python):
+    code = (
+        "import sys, sonosco_like.catalog; print([name for name in ('librosa', 'torchaudio') if name in sys.modules])"
+    )
+    assert run_python(code).stdout.strip() == "[]"

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from signals import RATE
+from tones import make_corpus, tone, write_rows, write_tone
 
 from sonosco_like.data import audio
 from sonosco_like.data.augment import FeatureAugmentation, WaveformAugmentation
@@ -22,8 +24,6 @@ from sonosco_like.data.text import Alphabet, TextCleaner
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.records import BLANK
 from sonosco_like.serialization import serializable
-
-from .conftest import RATE, make_corpus, tone, write_rows, write_tone
 
 
 @serializable
@@ -179,7 +179,7 @@ def test_a_bad_recording_stops_with_its_row_or_is_skipped_and_listed(
     assert "on_bad: skip" in str(caught.value)
 
     skipping = dataset(manifest, on_bad="skip")
-    fetched = skipping.fetch([0, 1, 2], 0, 0)
+    fetched = skipping.load_batch([0, 1, 2], 0, 0)
     assert fetched.batch is not None
     assert fetched.batch.ids == ["wav/000", "wav/002"]
     assert list(fetched.skipped) == ["wav/001"]
@@ -196,7 +196,7 @@ def test_recordings_outside_of_the_limits_stop_or_are_left_out(make: Callable[[l
     skipping = replace(strict, on_bad="skip")
     assert skipping.usable.tolist() == [1, 2]
     assert skipping.durations.tolist() == [0.5, 0.9]
-    assert list(skipping.excluded) == ["wav/000", "wav/003"]
+    assert list(skipping.out_of_limits) == ["wav/000", "wav/003"]
     with pytest.raises(DataError, match="No utterance"):
         _ = replace(skipping, min_duration=0.95, max_duration=1.0).usable
     with pytest.raises(UsageError, match="max_duration"):
@@ -226,11 +226,11 @@ def test_a_text_without_labels_names_its_row(make: Callable[[list[float]], Path]
 def test_texts_are_cleaned_and_what_was_lost_is_told_batch_by_batch(make: Callable[[list[float]], Path]) -> None:
     manifest = with_texts(make([0.3, 0.3]), "Fine, thanks!", "caf\u00e9!")
     data = dataset(manifest, tokenizer=Alphabet(missing="drop"))
-    first, second = data.fetch([0], 0, 0), data.fetch([1], 0, 0)
+    first, second = data.load_batch([0], 0, 0), data.load_batch([1], 0, 0)
     assert first.batch is not None
     assert first.batch.texts == ["fine thanks"]
-    assert (first.dropped, first.lacking) == ({",": 1, "!": 1}, {})
-    assert (second.dropped, second.lacking) == ({"!": 1}, {"é": 1})
+    assert (first.dropped_counts, first.missing_counts) == ({",": 1, "!": 1}, {})
+    assert (second.dropped_counts, second.missing_counts) == ({"!": 1}, {"é": 1})
 
 
 def test_the_texts_can_be_checked_without_audio(make: Callable[[list[float]], Path]) -> None:
@@ -241,7 +241,7 @@ def test_the_texts_can_be_checked_without_audio(make: Callable[[list[float]], Pa
     assert "'!' 1 times" in report
     assert "'3' 1 times" in report
     assert "1 of 2 utterances have no label" in report
-    assert not data.cleaner.dropped.counts  # type: ignore[union-attr]
+    assert not data.cleaner.dropped_counts  # type: ignore[union-attr]
 
 
 def test_texts_can_be_left_as_they_are(make: Callable[[list[float]], Path]) -> None:

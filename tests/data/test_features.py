@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sonosco_like.data.audio import load_audio
 from sonosco_like.data.features import MFCC, FeatureExtractor, LinearSpectrogram, LogMel
-from sonosco_like.data.framing import mirrored
+from sonosco_like.data.spectrum import reflect_pad
 from sonosco_like.errors import ConfigError, DataError, UsageError
 from sonosco_like.serialization import dumps, loads
 from sonosco_like.torchaudio_import import import_torchaudio
@@ -263,4 +263,4 @@ def test_real_speech_has_the_values_of_kaldi(kaldi):
 def test_mirrored_edges_are_those_of_numpy(size, before, after, repeat_edge):
     samples_N = np.arange(size, dtype=np.float32)
     expected_N = np.pad(samples_N, (before, after), mode="symmetric" if repeat_edge else "reflect")
-    np.testing.assert_array_equal(mirrored(samples_N, before, after, repeat_edge), expected_N)
+    np.testing.assert_array_equal(reflect_pad(samples_N, before, after, repeat_edge), expected_N)

@@ -14,10 +14,12 @@ import soundfile
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_dataset import equal
+from tones import make_corpus
 
 from sonosco_like import load, loads, save
 from sonosco_like.data import audio
-from sonosco_like.data.augment_features import SpecAugment
+from sonosco_like.data.augment import SpecAugment
 from sonosco_like.data.augment_waveform import SpeedPerturbation, TempoPerturbation, WhiteNoise
 from sonosco_like.data.dataset import AudioDataset
 from sonosco_like.data.features import LogMel
@@ -28,9 +30,6 @@ from sonosco_like.data.sampling import BucketSampler
 from sonosco_like.data.text import Alphabet
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.records import Batch
-
-from .conftest import make_corpus
-from .test_dataset import equal
 
 
 def loader(manifest: Path, **options: Any) -> AudioDataLoader:
@@ -270,7 +269,7 @@ def test_counts_of_lost_characters_come_back_from_the_workers(tmp_path: Path) ->
         for _ in range(2):
             list(some)
         assert some.dataset.cleaner is not None
-        reports.append((some.dataset.cleaner.dropped.counts, some.dataset.tokenizer.lacking.counts))
+        reports.append((some.dataset.cleaner.dropped_counts, some.dataset.tokenizer.missing_counts))
     assert reports[0] == reports[1] == ({"!": 2 * 17}, {"é": 2 * 17})
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_loader import loader
 
 from sonosco_like.data.loader import AudioDataLoader
 from sonosco_like.data.sampling import BucketSampler
 from sonosco_like.errors import UsageError
-
-from .test_loader import loader
 
 
 def heard_by(group: list[AudioDataLoader], batches: int) -> list[str]:

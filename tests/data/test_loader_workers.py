@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_loader import assert_same, full_pass, loader
 
 from sonosco_like.data import Alphabet, AudioDataLoader, AudioDataset, BucketSampler
 from sonosco_like.data.features import LogMel
 from sonosco_like.errors import DataError
-
-from .test_loader import assert_same, full_pass, loader
 
 
 def worker_pids() -> list[int]:

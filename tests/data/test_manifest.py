@@ -15,12 +15,11 @@ import pytest
 import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tones import make_corpus, write_rows, write_tone
 
 from sonosco_like.data.manifest import Manifest, derived_id, write_manifest
 from sonosco_like.errors import DataError, StorageError
 from sonosco_like.records import Utterance
-
-from .conftest import make_corpus, write_rows, write_tone
 
 ROWS = [
     {"audio_filepath": "a/one.wav", "duration": 1.5, "text": "one", "speaker": "ann"},

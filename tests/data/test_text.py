@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonosco_like.data.bpe import SentencePieceTokenizer
 from sonosco_like.data.dataset import AudioDataset
-from sonosco_like.data.text import UNKNOWN_TEXT, Alphabet, TextCleaner, Tokenizer
+from sonosco_like.data.text import Alphabet, SentencePieceTokenizer, TextCleaner, Tokenizer
 from sonosco_like.errors import DataError, MissingPackageError, UsageError
-from sonosco_like.records import BLANK, END, SPECIAL_SYMBOLS, START, UNKNOWN
+from sonosco_like.records import BLANK, END, SPECIAL_SYMBOLS, START, UNKNOWN, UNKNOWN_TEXT
 from sonosco_like.serialization import serializable
 
 TEXTS = ["seven nine four", "one two three four five", "zero eight six", "two seven one"] * 20
@@ -46,7 +45,7 @@ def test_what_cleaning_drops_is_counted_and_reported() -> None:
     cleaner = TextCleaner()
     assert cleaner.report() == "Cleaning dropped nothing."
     cleaner("What?! Yes, yes!")
-    assert cleaner.dropped.counts == {"?": 1, "!": 2, ",": 1}
+    assert cleaner.dropped_counts == {"?": 1, "!": 2, ",": 1}
     assert "'!' 2 times" in cleaner.report()
 
 
@@ -54,9 +53,9 @@ def test_what_cleaning_drops_is_counted_and_reported() -> None:
 def test_cleaning_a_clean_text_changes_nothing_and_drops_nothing(text: str) -> None:
     cleaner = TextCleaner(case="keep")
     cleaned = cleaner(text)
-    cleaner.dropped.counts.clear()
+    cleaner.dropped_counts.clear()
     assert cleaner(cleaned) == cleaned
-    assert not cleaner.dropped.counts
+    assert not cleaner.dropped_counts
 
 
 def test_the_default_alphabet_begins_with_the_special_symbols() -> None:
@@ -84,7 +83,7 @@ def test_characters_without_label_are_dropped_or_unknown_and_counted() -> None:
     assert dropping.decode(dropping.encode("a3bé3")) == "ab"
     assert keeping.encode("a3b") == [4, UNKNOWN, 5]
     assert keeping.decode(keeping.encode("a3b")) == f"a{UNKNOWN_TEXT}b"
-    assert dropping.lacking.counts == {"3": 2, "é": 1}
+    assert dropping.missing_counts == {"3": 2, "é": 1}
     assert "'3' 2 times" in dropping.report()
     assert Alphabet().report() == "Every character has a label."
 
@@ -122,7 +121,7 @@ def test_word_pieces_without_label_follow_the_same_policy(pieces: SentencePieceT
         pieces.encode("one 3 two")
     dropping = SentencePieceTokenizer(model=pieces.model, missing="drop")
     assert dropping.decode(dropping.encode("one3two")).replace(" ", "") == "onetwo"
-    assert dropping.lacking.counts == {"3": 1}
+    assert dropping.missing_counts == {"3": 1}
     keeping = SentencePieceTokenizer(model=pieces.model, missing="unknown")
     assert UNKNOWN in keeping.encode("one 3 two")
     assert UNKNOWN_TEXT in keeping.decode(keeping.encode("one 3 two"))
@@ -156,7 +155,7 @@ def test_a_tokenizer_of_ones_own_needs_three_methods() -> None:
         def encode(self, text: str) -> list[int]:
             words = text.split()
             known = dict(zip(self.symbols, range(self.size), strict=True))
-            return self._without_label([known.get(word, UNKNOWN) for word in words], words)
+            return self._handle_missing([known.get(word, UNKNOWN) for word in words], words)
 
         def decode(self, labels):  # type: ignore[no-untyped-def]
             return " ".join(self.symbols[label] for label in labels)
@@ -182,7 +181,7 @@ class Words(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         """A label for each word."""
-        return self._without_label([self.known.get(word, UNKNOWN) for word in text.split()], text.split())
+        return self._handle_missing([self.known.get(word, UNKNOWN) for word in text.split()], text.split())
 
     def decode(self, labels: Iterable[int]) -> str:
         """The words."""
@@ -192,7 +191,7 @@ class Words(Tokenizer):
 def test_a_tokenizer_and_a_cleaner_may_leave_out_the_call_of_super() -> None:
     words = Words(missing="drop")
     assert words.decode(words.encode("one three two")) == "one two"
-    assert sum(words.lacking.counts.values()) == len("three")
+    assert sum(words.missing_counts.values()) == len("three")
 
 
 def test_what_is_no_tokenizer_is_refused_with_what_it_lacks(tmp_path: Path) -> None:

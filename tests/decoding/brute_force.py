@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from sonosco_like.records import BLANK, SPECIAL_SYMBOLS, Output
+from sonosco_like.records import BLANK, END, SPECIAL_SYMBOLS, START, UNKNOWN, Output
 
 
 @dataclass
@@ -33,20 +33,27 @@ def collapse(path):
     return tuple(label for label, _ in itertools.groupby(path) if label != BLANK)
 
 
-def every_ctc_reading(log_probs_SV):
+def every_ctc_text(log_probs_SV):
     """{labels: log probability summed over all paths}, by enumerating the paths."""
     probabilities_SV = np.exp(log_probs_SV.astype(np.float64))
     frames, labels = log_probs_SV.shape
-    readings = {}
+    hypotheses = {}
     for path in itertools.product(range(labels), repeat=frames):
         probability = math.prod(probabilities_SV[s, label] for s, label in enumerate(path))
-        readings[collapse(path)] = readings.get(collapse(path), 0.0) + probability
-    return {labels: math.log(probability) for labels, probability in readings.items() if probability > 0.0}
+        hypotheses[collapse(path)] = hypotheses.get(collapse(path), 0.0) + probability
+    return {labels: math.log(probability) for labels, probability in hypotheses.items() if probability > 0.0}
 
 
 def random_log_probs(frames, labels, seed, sharpness=2.0):
     logits_SV = np.random.default_rng(seed).normal(size=(frames, labels)) * sharpness
     return torch.tensor(logits_SV).log_softmax(-1).float().numpy()
+
+
+def posteriors(frames, vocabulary, seed, sharpness=2.0):
+    """log_probs_SV in which START, END and UNKNOWN have no part."""
+    log_probs_SV = random_log_probs(frames, len(vocabulary.symbols), seed, sharpness)
+    log_probs_SV[:, [START, END, UNKNOWN]] = -200.0
+    return (log_probs_SV - np.log(np.exp(log_probs_SV).sum(1, keepdims=True))).astype(np.float32)
 
 
 def ctc_output(log_probs_rows):

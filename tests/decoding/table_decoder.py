@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from sonosco_like.models import AttentionDecoder
 from sonosco_like.records import END, START
 
 
@@ -19,13 +20,14 @@ class TableState:
         return TableState(self.utterance_N[index_N], self.position_N[index_N])
 
 
-class TableDecoder:
+class TableDecoder(AttentionDecoder):
     """log p(label | last label, position) from `table_BUVV`.
 
     Attention rests on the frame of the position's number or, if it is `restless`, on one that the last label decides.
     """
 
     def __init__(self, table_BUVV, frames, restless=False):
+        super().__init__()
         self.table_BUVV, self.frames, self.restless = table_BUVV, frames, restless
 
     @classmethod
@@ -33,6 +35,12 @@ class TableDecoder:
         generator = torch.Generator().manual_seed(seed)
         logits = torch.randn(utterances, positions, labels, labels, generator=generator) * sharpness
         return cls(logits.log_softmax(-1), frames)
+
+    def build(self, encoded_size, vocabulary_size):
+        raise NotImplementedError
+
+    def forward(self, encoded_BSD, encoded_lengths_B, labels_BU, label_lengths_B):
+        raise NotImplementedError
 
     def start(self, encoded_BSD, encoded_lengths_B):
         rows_B = torch.arange(len(encoded_lengths_B))

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from brute_force import Letters, every_ctc_reading, random_log_probs
+from brute_force import Letters, every_ctc_text, random_log_probs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_decoder import TableDecoder, TableModel, every_text
@@ -47,10 +47,10 @@ def test_a_wide_beam_finds_the_exact_best_texts_and_their_scores(lengths, seed, 
     decoder = TableDecoder.random(len(lengths), 5, SIZE, max(lengths), seed)
     search = AttentionBeamDecoder(beam_size=WIDE, n_best=3, length_power=power)
     found = search.decode(output_of(lengths), VOCABULARY, model=TableModel(decoder))
-    for utterance, (limit, readings) in enumerate(zip(lengths, found, strict=True)):
+    for utterance, (limit, hypotheses) in enumerate(zip(lengths, found, strict=True)):
         expected = best_by_enumeration(decoder, utterance, limit, lambda p, labels: p / (len(labels) + 1) ** power)
-        assert [r.labels for r in readings] == [labels for _, labels in expected[:3]]
-        assert [r.score for r in readings] == pytest.approx([score for score, _ in expected[:3]], rel=1e-4)
+        assert [r.labels for r in hypotheses] == [labels for _, labels in expected[:3]]
+        assert [r.score for r in hypotheses] == pytest.approx([score for score, _ in expected[:3]], rel=1e-4)
 
 
 @settings(max_examples=20)
@@ -60,13 +60,13 @@ def test_ctc_fusion_is_exact(lengths, seed, share):
     ctc_rows = ctc_rows_of(lengths, seed)
     search = AttentionBeamDecoder(beam_size=WIDE, n_best=2, length_power=0.0, ctc_weight=share)
     found = search.decode(output_of(lengths, ctc_rows), VOCABULARY, model=TableModel(decoder))
-    for utterance, (limit, readings) in enumerate(zip(lengths, found, strict=True)):
-        ctc = every_ctc_reading(ctc_rows[utterance])
+    for utterance, (limit, hypotheses) in enumerate(zip(lengths, found, strict=True)):
+        ctc = every_ctc_text(ctc_rows[utterance])
         expected = best_by_enumeration(
             decoder, utterance, limit, lambda p, labels, ctc=ctc: (1 - share) * p + share * ctc.get(labels, -1e9)
         )
-        assert [r.labels for r in readings] == [labels for _, labels in expected[:2]]
-        assert [r.score for r in readings] == pytest.approx([score for score, _ in expected[:2]], rel=1e-4)
+        assert [r.labels for r in hypotheses] == [labels for _, labels in expected[:2]]
+        assert [r.score for r in hypotheses] == pytest.approx([score for score, _ in expected[:2]], rel=1e-4)
 
 
 def word_score(labels, bonus, hot):
@@ -81,14 +81,14 @@ def test_word_bonus_and_hot_words_are_exact(lengths, seed, bonus, power):
     words = WordScores(word_bonus=bonus, hot_words=["aa"], hot_word_bonus=3.0)
     search = AttentionBeamDecoder(beam_size=WIDE, length_power=power, words=words)
     found = search.decode(output_of(lengths), VOCABULARY, model=TableModel(decoder))
-    for utterance, (limit, [reading]) in enumerate(zip(lengths, found, strict=True)):
+    for utterance, (limit, [hypothesis]) in enumerate(zip(lengths, found, strict=True)):
         score, _ = best_by_enumeration(
             decoder,
             utterance,
             limit,
             lambda p, labels: (p + word_score(labels, bonus, "aa")) / (len(labels) + 1) ** power,
         )[0]
-        assert reading.score == pytest.approx(score, rel=1e-4)
+        assert hypothesis.score == pytest.approx(score, rel=1e-4)
 
 
 @settings(max_examples=15)
@@ -98,15 +98,15 @@ def test_coverage_counts_the_frames_that_were_attended_to(lengths, seed):
     decoder.restless = True
     search = AttentionBeamDecoder(beam_size=WIDE, length_power=1.0, coverage_weight=0.4)
     found = search.decode(output_of(lengths), VOCABULARY, model=TableModel(decoder))
-    for utterance, (limit, [reading]) in enumerate(zip(lengths, found, strict=True)):
+    for utterance, (limit, [hypothesis]) in enumerate(zip(lengths, found, strict=True)):
         score, labels = best_by_enumeration(
             decoder,
             utterance,
             limit,
             lambda p, labels: p / (len(labels) + 1) + 0.4 * decoder.covered_frames(labels),
         )[0]
-        assert reading.labels == labels
-        assert reading.score == pytest.approx(score, rel=1e-4)
+        assert hypothesis.labels == labels
+        assert hypothesis.score == pytest.approx(score, rel=1e-4)
 
 
 @settings(max_examples=15)
@@ -119,9 +119,9 @@ def test_a_batch_is_decoded_like_each_utterance_alone(lengths, seed, beam_size):
     for utterance, length in enumerate(lengths):
         alone = TableDecoder(decoder.table_BUVV[utterance : utterance + 1], length)
         output = output_of([length], [ctc_rows[utterance]])
-        [[reading]] = search.decode(output, VOCABULARY, model=TableModel(alone))
-        assert together[utterance][0].labels == reading.labels
-        assert together[utterance][0].score == pytest.approx(reading.score, rel=1e-4)
+        [[hypothesis]] = search.decode(output, VOCABULARY, model=TableModel(alone))
+        assert together[utterance][0].labels == hypothesis.labels
+        assert together[utterance][0].score == pytest.approx(hypothesis.score, rel=1e-4)
 
 
 def follow_table(*steps):
@@ -136,40 +136,40 @@ def follow_table(*steps):
 def test_an_end_that_is_not_likely_enough_is_not_taken():
     model = follow_table({4: 0.6, END: 0.4}, {4: 0.3, END: 0.7})
     free = AttentionBeamDecoder(beam_size=4, length_power=0.0, n_best=4)
-    assert () in [reading.labels for reading in free.decode(output_of([1]), VOCABULARY, model=model)[0]]
+    assert () in [hypothesis.labels for hypothesis in free.decode(output_of([1]), VOCABULARY, model=model)[0]]
     strict = AttentionBeamDecoder(beam_size=4, length_power=0.0, n_best=4, end_threshold=1.5)
-    assert [reading.labels for reading in strict.decode(output_of([1]), VOCABULARY, model=model)[0]] == [(4,)]
+    assert [hypothesis.labels for hypothesis in strict.decode(output_of([1]), VOCABULARY, model=model)[0]] == [(4,)]
 
 
 def test_the_search_goes_on_while_a_longer_text_can_still_win():
     model = follow_table({END: 0.5, 5: 0.2, BLANK: 0.3}, {END: 1e-9, 4: 1.0}, {END: 1e-9, 4: 1.0}, {END: 1.0})
-    [[reading]] = AttentionBeamDecoder(beam_size=2).decode(output_of([8]), VOCABULARY, model=model)
-    assert reading.labels == (5, 4, 4)
+    [[hypothesis]] = AttentionBeamDecoder(beam_size=2).decode(output_of([8]), VOCABULARY, model=model)
+    assert hypothesis.labels == (5, 4, 4)
     model = follow_table({END: 0.9, 4: 0.1}, {END: 1.0})
     many = WordScores(word_bonus=4.0)
-    [[reading]] = AttentionBeamDecoder(beam_size=2, words=many).decode(output_of([8]), VOCABULARY, model=model)
-    assert reading.labels == (4,)
+    [[hypothesis]] = AttentionBeamDecoder(beam_size=2, words=many).decode(output_of([8]), VOCABULARY, model=model)
+    assert hypothesis.labels == (4,)
 
 
 def test_a_decoder_that_never_ends_is_cut_off_at_the_limit():
     model = follow_table({4: 1.0 - 1e-6, END: 1e-6})
     for search in (AttentionBeamDecoder(max_length_ratio=1.5), GreedyAttentionDecoder(max_length_ratio=1.5)):
-        [[reading]] = search.decode(output_of([4]), VOCABULARY, model=model)
-        assert reading.labels == (4,) * 6
+        [[hypothesis]] = search.decode(output_of([4]), VOCABULARY, model=model)
+        assert hypothesis.labels == (4,) * 6
 
 
 def test_blank_and_start_are_never_written():
     model = follow_table({BLANK: 0.5, START: 0.3, 4: 0.15, END: 0.05}, {END: 1.0})
     for search in (AttentionBeamDecoder(), GreedyAttentionDecoder()):
-        [[reading]] = search.decode(output_of([3]), VOCABULARY, model=model)
-        assert reading.labels == (4,)
+        [[hypothesis]] = search.decode(output_of([3]), VOCABULARY, model=model)
+        assert hypothesis.labels == (4,)
 
 
 @given(lengths_of_batches, st.integers(0, 1000))
 def test_greedy_takes_the_best_label_of_every_step(lengths, seed):
     decoder = TableDecoder.random(len(lengths), 5, SIZE, max(lengths), seed)
     found = GreedyAttentionDecoder().decode(output_of(lengths), VOCABULARY, model=TableModel(decoder))
-    for utterance, (limit, [reading]) in enumerate(zip(lengths, found, strict=True)):
+    for utterance, (limit, [hypothesis]) in enumerate(zip(lengths, found, strict=True)):
         labels, last = [], START
         while len(labels) < limit:
             row_V = decoder.table_BUVV[utterance, len(labels), last].clone()
@@ -178,18 +178,18 @@ def test_greedy_takes_the_best_label_of_every_step(lengths, seed):
             if last == END:
                 break
             labels.append(last)
-        assert list(reading.labels) == labels
-        assert reading.score == pytest.approx(decoder.log_prob(utterance, labels), rel=1e-4, abs=1e-5)
+        assert list(hypothesis.labels) == labels
+        assert hypothesis.score == pytest.approx(decoder.log_prob(utterance, labels), rel=1e-4, abs=1e-5)
 
 
 @pytest.mark.parametrize("search", [AttentionBeamDecoder(), GreedyAttentionDecoder()])
 def test_times_are_where_attention_was_and_confidences_the_models_own(search):
     model = follow_table({4: 0.9, END: 0.1}, {4: 0.8, END: 0.2}, {5: 0.7, END: 0.3}, {4: 0.9, END: 0.1}, {END: 1.0})
-    [[reading]] = search.decode(output_of([8]), VOCABULARY, model=model, frame_seconds=0.5)
-    assert reading.text == "aa a"
-    assert [token.start for token in reading.tokens] == [0.0, 0.5, 1.0, 1.5]
-    assert [token.confidence for token in reading.tokens] == pytest.approx([0.9, 0.8, 0.7, 0.9])
-    assert [(word.text, word.start, word.end) for word in reading.words] == [("aa", 0.0, 1.0), ("a", 1.5, 2.0)]
+    [[hypothesis]] = search.decode(output_of([8]), VOCABULARY, model=model, frame_seconds=0.5)
+    assert hypothesis.text == "aa a"
+    assert [token.start for token in hypothesis.tokens] == [0.0, 0.5, 1.0, 1.5]
+    assert [token.confidence for token in hypothesis.tokens] == pytest.approx([0.9, 0.8, 0.7, 0.9])
+    assert [(word.text, word.start, word.end) for word in hypothesis.words] == [("aa", 0.0, 1.0), ("a", 1.5, 2.0)]
 
 
 @pytest.mark.parametrize("search", [AttentionBeamDecoder(), GreedyAttentionDecoder()])

@@ -4,7 +4,7 @@ import math
 import pytest
 
 from sonosco_like.decoding import NGramLanguageModel
-from sonosco_like.decoding.arpa import ArpaModel
+from sonosco_like.decoding.language_model import ArpaModel
 from sonosco_like.errors import DataError, MissingPackageError, UsageError
 from sonosco_like.serialization import dumps, loads
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from sonosco_like.decoding.decoder import word_part_of
 from sonosco_like.decoding.timing import attention_spans, words_of_tokens
-from sonosco_like.decoding.units import unit_of
 from sonosco_like.records import Token
 
 
@@ -31,7 +31,7 @@ def test_words_run_from_their_first_token_to_their_last(symbols, words):
 
 
 def test_special_symbols_are_no_letters():
-    assert unit_of("<blank>") == unit_of("<s>") == unit_of("</s>") == ("", False)
+    assert word_part_of("<blank>") == word_part_of("<s>") == word_part_of("</s>") == ("", False)
 
 
 def weight_of(frames, attention_US):

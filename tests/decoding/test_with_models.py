@@ -81,16 +81,16 @@ def output_of(model):
 )
 def test_attention_scores_are_the_negative_cross_entropy_in_training(model, search):
     decoded = search.decode(output_of(model), VOCABULARY, model=model)
-    expected = losses(model, [list(readings[0].labels) for readings in decoded], CrossEntropyLoss())
-    assert [-readings[0].score for readings in decoded] == pytest.approx(expected, rel=1e-3)
+    expected = losses(model, [list(hypotheses[0].labels) for hypotheses in decoded], CrossEntropyLoss())
+    assert [-hypotheses[0].score for hypotheses in decoded] == pytest.approx(expected, rel=1e-3)
 
 
 def test_ctc_beam_scores_are_the_negative_ctc_loss_in_training(model):
     model.ctc_output.weight.data *= 10.0  # as sure as a trained model, so that the beam holds what matters
     model.ctc_output.bias.data[[1, 2]] = -500.0  # and as sure that START and END are never said
     decoded = CTCBeamDecoder(beam_size=500, beam_threshold=100.0).decode(output_of(model), VOCABULARY)
-    expected = losses(model, [list(readings[0].labels) for readings in decoded], CTCLoss())
-    assert [-readings[0].score for readings in decoded] == pytest.approx(expected, rel=1e-2)
+    expected = losses(model, [list(hypotheses[0].labels) for hypotheses in decoded], CTCLoss())
+    assert [-hypotheses[0].score for hypotheses in decoded] == pytest.approx(expected, rel=1e-2)
     for found, bound in zip(decoded, expected, strict=True):
         assert found[0].score <= -bound + 1e-3  # a beam can miss paths, never invent probability
 
@@ -114,10 +114,10 @@ def test_joint_score_is_the_weighted_sum_of_both(model):
     model.ctc_output.bias.data[[1, 2]] = -50.0
     search = AttentionBeamDecoder(length_power=0.0, ctc_weight=0.4, max_length_ratio=0.3)
     decoded = search.decode(output_of(model), VOCABULARY, model=model)
-    rows = [list(readings[0].labels) for readings in decoded]
+    rows = [list(hypotheses[0].labels) for hypotheses in decoded]
     ctc, attention = losses(model, rows, CTCLoss()), losses(model, rows, CrossEntropyLoss())
     expected = [0.4 * c + 0.6 * a for c, a in zip(ctc, attention, strict=True)]
-    assert [-readings[0].score for readings in decoded] == pytest.approx(expected, rel=1e-3)
+    assert [-hypotheses[0].score for hypotheses in decoded] == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_joint_score_is_the_weighted_sum_of_both(model):
 )
 def test_every_decoder_reads_every_model_with_words_and_times_that_fit_the_text(model, search):
     decoded = search.decode(output_of(model), VOCABULARY, model=model, frame_seconds=0.04)
-    for [reading, *_], frames in zip(decoded, model.output_lengths(torch.tensor(FRAMES)).tolist(), strict=True):
-        assert [word.text for word in reading.words] == reading.text.split()
-        starts = [token.start for token in reading.tokens]
+    for [hypothesis, *_], frames in zip(decoded, model.output_lengths(torch.tensor(FRAMES)).tolist(), strict=True):
+        assert [word.text for word in hypothesis.words] == hypothesis.text.split()
+        starts = [token.start for token in hypothesis.tokens]
         assert starts == sorted(starts)
-        assert all(0.0 <= token.start < token.end <= frames * 0.04 + 1e-9 for token in reading.tokens)
-        assert all(0.0 <= token.confidence <= 1.0 for token in reading.tokens)
+        assert all(0.0 <= token.start < token.end <= frames * 0.04 + 1e-9 for token in hypothesis.tokens)
+        assert all(0.0 <= token.confidence <= 1.0 for token in hypothesis.tokens)

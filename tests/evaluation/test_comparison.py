@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sonosco_like.edits import ErrorCounts
 from sonosco_like.errors import UsageError
 from sonosco_like.evaluation import Result, compare
-from sonosco_like.metrics import ErrorCounts
 
 
 def results(errors, words: int = 10) -> list[Result]:
@@ -56,7 +56,7 @@ def test_only_what_both_have_heard_counts():
 
 
 def test_other_data_is_refused():
-    with pytest.raises(UsageError, match="no utterance that both"):
+    with pytest.raises(UsageError, match="no utterance in common"):
         compare(results([1]), [], "other", 100, 0)
     with pytest.raises(UsageError, match="The text of u0 is not the same"):
         compare(results([1]), results([1], words=11), "other", 100, 0)

@@ -9,7 +9,7 @@ import pytest
 
 from sonosco_like.errors import UsageError
 from sonosco_like.evaluation import Evaluation, Result, results_of
-from sonosco_like.evaluation.error_file import error_lines
+from sonosco_like.evaluation.files import error_lines
 from sonosco_like.evaluation.results import worst
 
 ROWS = [
@@ -71,9 +71,9 @@ def test_confusions_are_counted_on_both_sides():
     assert sum(confusions.substitutions.values()) == 2
     assert confusions.insertions == {"seven": 1}
     nine = confusions.words["nine"]
-    assert (nine.said, nine.correct, nine.substituted) == (4, 3, 1)
-    assert nine.heard == 4
-    assert sum(each.said for each in confusions.words.values()) == 11
+    assert (nine.in_references, nine.correct, nine.substituted) == (4, 3, 1)
+    assert nine.in_hypotheses == 4
+    assert sum(each.in_references for each in confusions.words.values()) == 11
 
 
 def test_the_worst_come_first():

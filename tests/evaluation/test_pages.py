@@ -8,9 +8,8 @@ from html.parser import HTMLParser
 from rich.console import Console
 
 from sonosco_like.evaluation import Evaluation, Result, compare
-from sonosco_like.evaluation.page import page
-from sonosco_like.evaluation.sidebyside import rows_of
-from sonosco_like.evaluation.terminal import summary
+from sonosco_like.evaluation.files import html_page
+from sonosco_like.evaluation.terminal import rows_of, summary
 
 HOSTILE = '<script>alert("x")</script>'
 RESULTS = [
@@ -48,21 +47,29 @@ class Tags(HTMLParser):
 
 def test_words_stand_under_each_other():
     (row,) = rows_of(RESULTS[0], 80)
-    assert " ".join(column.said for column in row).split() == ["one", "two", "three", "four", "five", "six", "*****"]
-    assert [len(column.said) == len(column.heard) == len(column.mark) for column in row] == [True] * len(row)
+    assert " ".join(column.reference for column in row).split() == [
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "*****",
+    ]
+    assert [len(column.reference) == len(column.hypothesis) == len(column.mark) for column in row] == [True] * len(row)
     assert "".join(column.mark for column in row).split() == ["S", "D", "I"]
 
 
 def test_long_utterances_are_broken_at_words():
     result = Result.of("long", "word " * 50, "word " * 49)
     rows = list(rows_of(result, 40))
-    assert all(sum(len(column.said) + 1 for column in row) <= 40 for row in rows)
+    assert all(sum(len(column.reference) + 1 for column in row) <= 40 for row in rows)
     assert sum(map(len, rows)) == 50
 
 
 def test_wide_characters_stay_aligned():
     (row,) = rows_of(Result.of("wide", "東京 で", "東 で"), 80)
-    assert row[0].heard == "東  "
+    assert row[0].hypothesis == "東  "
 
 
 def test_a_terminal_gets_colours_and_a_file_gets_none():
@@ -84,11 +91,11 @@ def test_a_terminal_gets_colours_and_a_file_gets_none():
 def test_the_verdict_of_a_comparison_is_shown():
     comparison = compare(RESULTS, RESULTS, "other", 50, 0)
     assert "No real difference to other" in printed(terminal=False, comparison=comparison)
-    assert "No real difference to other" in page(EVALUATION, "title", comparison)
+    assert "No real difference to other" in html_page(EVALUATION, "title", comparison)
 
 
 def test_the_page_is_complete_and_lets_nothing_in():
-    html = page(EVALUATION, f"run {HOSTILE}")
+    html = html_page(EVALUATION, f"run {HOSTILE}")
     seen = Tags()
     seen.feed(html)
     assert "script" not in seen.tags
@@ -100,7 +107,7 @@ def test_the_page_is_complete_and_lets_nothing_in():
 
 
 def test_a_perfect_evaluation_has_a_page_too():
-    html = page(Evaluation(RESULTS[2:], bootstraps=10), "perfect")
+    html = html_page(Evaluation(RESULTS[2:], bootstraps=10), "perfect")
     assert "Worst utterances" not in html
     assert "Most frequent errors" not in html
     assert "0.00%" in html

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from toy_run import Host
+from staged_host import Host
 
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback, CallbackError, Event, known_events
@@ -43,7 +43,7 @@ def test_callbacks_listen_in_their_ranks_only():
 
 def test_events_nobody_hears_are_not_in_the_table():
     host = Host(Marker(name="a"))
-    assert set(host.hooks) == {"outer_start"}
+    assert set(host.listeners.hooks) == {"outer_start"}
 
 
 def test_a_misspelt_hook_is_refused_with_the_near_name():
@@ -182,8 +182,8 @@ def test_on_event_and_a_method_of_its_own_are_both_called():
 def test_time_in_each_callback_is_measured():
     host = Host(Marker(name="a"), Broken(on_failure="warn"))
     host.inner(1)
-    assert set(host.seconds) == {"Broken"}
-    assert host.seconds["Broken"] > 0
+    assert set(host.listeners.seconds) == {"Broken"}
+    assert host.listeners.seconds["Broken"] > 0
 
 
 def test_known_events_are_the_declared_the_stages_and_the_hosts_own():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from toy_run import make_trainer
+from tiny import short_trainer
 
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback, Event, known_events
-from sonosco_like.events.near_names import STAGES_OF_OTHERS, near_event
+from sonosco_like.events.event import STAGES_OF_OTHERS, near_event
 from sonosco_like.training import ModelTrainer
 
 EVENTS = known_events(ModelTrainer)
@@ -102,12 +102,12 @@ def test_the_message_of_an_attached_callback_says_so():
             pass
 
     with pytest.raises(UsageError, match=r"there is no event 'eval_step_end'; did you mean 'validation_batch_end'\?"):
-        make_trainer(Foreign()).start_training()
+        short_trainer(Foreign()).start_training()
 
 
 @pytest.mark.parametrize(("name", "ours"), STAGES_OF_OTHERS.items())
 def test_the_methods_of_arctictraining_name_stages_of_ours(name, ours):
-    make_trainer((f"pre-{name}", lambda self: None), (f"post-{name}", lambda self: None)).start_training()
+    short_trainer((f"pre-{name}", lambda self: None), (f"post-{name}", lambda self: None)).start_training()
     assert {f"{ours}_start", f"{ours}_end"} <= EVENTS
 
 

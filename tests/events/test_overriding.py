@@ -7,10 +7,11 @@ import functools
 
 import pytest
 import torch
-from toy_run import Batches, Ear, Host, make_trainer
+from staged_host import Host
+from tiny import Diary, Sums, short_trainer
 
 from sonosco_like.errors import UsageError
-from sonosco_like.events import AbstractCallback, Moment, Stop, listen, stage, stages_of
+from sonosco_like.events import AbstractCallback, Moment, Stop, stage, stages_of
 from sonosco_like.serialization import load, save, serializable, state
 from sonosco_like.training import ModelTrainer
 
@@ -258,8 +259,8 @@ def test_a_method_put_on_the_object_or_on_its_class_later_is_heard():
 
     host = Late()
     host.inner = lambda number, by=1: number - by
-    host.hooks, _ = listen(host, [notes := Notes()])
-    host.hooks, _ = listen(host, [notes])  # a second time changes nothing
+    host.listeners.attach([notes := Notes()])
+    host.listeners.attach([notes])  # a second time changes nothing
     assert host.inner(4) == 3
     assert notes.heard == [("start", {"number": 4, "by": 1}), ("end", 3)]
     Late.inner = lambda self, number, by=1: 77
@@ -269,7 +270,7 @@ def test_a_method_put_on_the_object_or_on_its_class_later_is_heard():
 def test_nothing_is_added_to_an_object_that_nobody_listens_to():
     assert "inner" not in vars(Plain())
     host = Plain(Notes())
-    host.hooks, _ = listen(host, [])
+    host.listeners.attach([])
     assert "inner" not in vars(host)
 
 
@@ -339,7 +340,7 @@ class Losses(AbstractCallback):
 @pytest.mark.parametrize(("cls", "factor", "offset"), [(Smoothed, 1, 1), (Scaled, 3, 3)])
 def test_a_trainer_that_overrides_stages_is_heard_as_any_other(cls, factor, offset):
     def losses_of(cls):
-        trainer = make_trainer(ear := Ear(), losses := Losses(), cls=cls, max_duration="1ba", val_data_loader=None)
+        trainer = short_trainer(ear := Diary(), losses := Losses(), cls=cls, max_duration="1ba", val_data_loader=None)
         trainer.start_training()
         return ear.heard, losses
 
@@ -354,12 +355,12 @@ def test_every_stage_of_the_trainer_can_be_overridden_without_a_mark(tmp_path):
     def passing(attribute):
         return lambda self, *args, **kwargs: getattr(super(Over, self), attribute)(*args, **kwargs)
 
-    methods = {name for name in dir(ModelTrainer) if hasattr(getattr(ModelTrainer, name), "stage")}
+    methods = {name for name in dir(ModelTrainer) if hasattr(getattr(ModelTrainer, name, None), "stage")}
     Over = type("Over", (ModelTrainer,), {name: passing(name) for name in methods})
     assert stages_of(Over) == stages_of(ModelTrainer)
 
     def events_of(cls):
-        trainer = make_trainer(ear := Ear(), cls=cls, epochs=1)
+        trainer = short_trainer(ear := Diary(), cls=cls, epochs=1)
         trainer.start_training()
         return ear.heard
 
@@ -367,9 +368,10 @@ def test_every_stage_of_the_trainer_can_be_overridden_without_a_mark(tmp_path):
 
 
 def test_two_trainers_at_once_hear_their_own(tmp_path):
-    inside = make_trainer(inner_losses := Losses(), cls=Scaled, epochs=1, val_data_loader=None)
+    fields = {"cls": Scaled, "epochs": 1, "val_data_loader": None}
+    inside = short_trainer(inner_losses := Losses(), model=torch.nn.Linear(4, 1), **fields)
     start = ("pre-training", lambda trainer: inside.start_training())
-    outside = make_trainer(start, losses := Losses(), cls=Scaled, epochs=1, val_data_loader=None)
+    outside = short_trainer(start, losses := Losses(), model=copy.deepcopy(inside.model), **fields)
     outside.start_training()
     assert (losses.begun, inner_losses.begun) == (3, 3)
     assert losses.seen == inner_losses.seen
@@ -378,13 +380,13 @@ def test_two_trainers_at_once_hear_their_own(tmp_path):
 def test_a_listener_that_comes_in_mid_run_hears_overridden_stages():
     losses = Losses()
     late = ("epoch_end", lambda moment: moment.context.add_callback(losses) if moment.context.epoch == 0 else None)
-    make_trainer(late, cls=Smoothed, val_data_loader=None).start_training()
+    short_trainer(late, cls=Smoothed, val_data_loader=None).start_training()
     assert losses.begun == 3
 
 
 def test_a_trainer_with_overrides_is_resumed_bit_for_bit(tmp_path):
     def run(*more, **fields):
-        return make_trainer(Losses(), *more, cls=Scaled, train_data_loader=Batches(), **fields)
+        return short_trainer(Losses(), *more, cls=Scaled, train_data_loader=Sums(batches=3), **fields)
 
     whole = run()
     whole.start_training()

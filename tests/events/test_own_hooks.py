@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import pytest
-from toy_run import Ear, Host, make_trainer
+from staged_host import Host
+from tiny import Diary, short_trainer
 
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback
@@ -46,11 +47,11 @@ def test_a_method_for_a_stage_that_is_not_there_is_refused(name):
         type("Wrong", (Host,), {name: lambda self: None})()
 
 
-@pytest.mark.parametrize("listed", [[Ear()], ["post-epoch"], [("post-epoch", 3)], [lambda *args: None]])
+@pytest.mark.parametrize("listed", [[Diary()], ["post-epoch"], [("post-epoch", 3)], [lambda *args: None]])
 def test_what_is_no_pair_is_refused_in_the_list_of_a_class(listed):
     wrong = type("Wrong", (ModelTrainer,), {"callbacks": listed})
     with pytest.raises(UsageError, match=r"list `callbacks` of the class Wrong holds \(event, function\) pairs"):
-        make_trainer(cls=wrong)
+        short_trainer(cls=wrong)
 
 
 def test_lists_of_several_classes_and_both_names_add_up():
@@ -63,8 +64,8 @@ def test_lists_of_several_classes_and_both_names_add_up():
         class_callbacks: ClassVar[list[Any]] = [("training_end", lambda self: heard.append("second"))]
         callbacks = (("training_end", lambda self: heard.append("third")),)
 
-    make_trainer(cls=Second, epochs=1).start_training()
-    make_trainer(cls=First, epochs=1).start_training()
+    short_trainer(cls=Second, epochs=1).start_training()
+    short_trainer(cls=First, epochs=1).start_training()
     assert heard == ["first", "second", "third", "first"]
 
 
@@ -73,10 +74,10 @@ def test_a_default_for_the_callbacks_of_an_instance_is_still_possible():
 
     @serializable
     class WithDefault(ModelTrainer):
-        callbacks: list[Any] = field(default_factory=lambda: [Ear()], kw_only=False)
+        callbacks: list[Any] = field(default_factory=lambda: [Diary()], kw_only=False)
 
-    fields = {name: getattr(make_trainer(), name) for name in ("model", "loss", "epochs", "train_data_loader")}
-    assert [type(each) for each in WithDefault(**fields).callbacks] == [Ear]
+    fields = {name: getattr(short_trainer(), name) for name in ("model", "loss", "epochs", "train_data_loader")}
+    assert [type(each) for each in WithDefault(**fields).callbacks] == [Diary]
     assert WithDefault(**fields, callbacks=[]).callbacks == []
 
 
@@ -163,7 +164,7 @@ def test_super_in_a_trainers_hook_is_refused_when_it_is_made():
             super().on_epoch_end(moment)
 
     with pytest.raises(UsageError, match=r"Derived\.on_epoch_end calls on_epoch_end of a base class"):
-        make_trainer(cls=Derived)
+        short_trainer(cls=Derived)
 
 
 def test_other_calls_of_that_name_and_other_uses_of_super_are_fine():
@@ -200,11 +201,11 @@ def test_a_callback_of_what_is_over_is_refused(event):
     late = type("Late", (AbstractCallback,), {f"on_{event}": lambda self, moment: None})
     for listener, owner in ((late(), "Late.on_"), ((event, lambda moment: None), "The function at")):
         with pytest.raises(UsageError, match=f"{owner}.* would never be called: '{event}' is over .*'attach'"):
-            make_trainer(listener).start_training()
+            short_trainer(listener).start_training()
 
 
 def test_a_hook_that_was_assigned_to_the_object_is_refused():
-    trainer = make_trainer()
+    trainer = short_trainer()
     trainer.on_epoch_end = lambda moment: None
     with pytest.raises(UsageError, match=r"`on_epoch_end` was assigned .* add_callback\(\('epoch_end', function\)\)"):
         trainer.start_training()
@@ -215,8 +216,8 @@ def test_a_hook_that_was_assigned_to_a_callback_is_refused():
         def __init__(self):
             self.on_batch_end = lambda moment: None
 
-    with pytest.raises(UsageError, match="`on_batch_end` was assigned to a Late, where nobody hears it"):
-        make_trainer(Late()).start_training()
+    with pytest.raises(UsageError, match="`on_batch_end` was assigned to a Late, where it is never called"):
+        short_trainer(Late()).start_training()
 
 
 @pytest.mark.parametrize("kind", [staticmethod, classmethod])
@@ -224,14 +225,14 @@ def test_a_hook_that_was_assigned_to_a_callback_is_refused():
 def test_a_hook_of_a_trainer_that_is_no_plain_method_is_refused(kind, name):
     wrong = type("Wrong", (ModelTrainer,), {name: kind(lambda *taken: None)})
     with pytest.raises(UsageError, match=rf"Wrong\.{name} would never be called: a hook is a plain method"):
-        make_trainer(cls=wrong)
+        short_trainer(cls=wrong)
 
 
 @pytest.mark.parametrize("name", ["on_batch_end", "on_event"])
 def test_a_hook_of_a_callback_that_is_no_plain_method_is_refused(name):
     wrong = type("Wrong", (AbstractCallback,), {name: classmethod(lambda cls, moment: None)})
     with pytest.raises(UsageError, match=rf"Wrong\.{name} would never be called: .* not a classmethod"):
-        make_trainer(wrong()).start_training()
+        short_trainer(wrong()).start_training()
 
 
 @pytest.mark.parametrize(
@@ -249,7 +250,7 @@ def test_a_hook_of_a_callback_that_is_no_plain_method_is_refused(name):
 def test_methods_that_only_other_systems_call_are_refused_in_a_callback(name, method, remedy):
     foreign = type("Foreign", (AbstractCallback,), {name: method})
     with pytest.raises(UsageError) as raised:
-        make_trainer(foreign()).start_training()
+        short_trainer(foreign()).start_training()
     assert f"Foreign.{name} would never be called: write `{remedy}`" in str(raised.value)
 
 
@@ -261,7 +262,7 @@ def test_helpers_of_a_callback_may_have_any_name_that_is_no_event():
         def log(self, values):
             pass
 
-    make_trainer(Helped(), epochs=1).start_training()
+    short_trainer(Helped(), epochs=1).start_training()
 
 
 # What takes the place of a result
@@ -273,7 +274,7 @@ def test_a_function_that_returns_nothing_in_place_of_a_result_is_named_with_its_
         pass
 
     with pytest.raises(Exception, match=r"^forgetful failed at \w+_end: UsageError: it put nothing in the place of"):
-        make_trainer((name, forgetful)).start_training()
+        short_trainer((name, forgetful)).start_training()
 
 
 def test_a_hook_that_puts_none_in_place_of_a_result_is_named_too():
@@ -282,7 +283,7 @@ def test_a_hook_that_puts_none_in_place_of_a_result_is_named_too():
             moment.result = None
 
     with pytest.raises(Exception, match=r"^Forgetful failed at loss_end: UsageError: it put nothing"):
-        make_trainer(Forgetful()).start_training()
+        short_trainer(Forgetful()).start_training()
 
 
 def test_one_that_only_warns_leaves_the_result_as_it_was(caplog):
@@ -290,13 +291,13 @@ def test_one_that_only_warns_leaves_the_result_as_it_was(caplog):
         def on_loss_end(self, moment):
             moment.result = None
 
-    make_trainer(Forgetful(on_failure="warn"), epochs=1).start_training()
+    short_trainer(Forgetful(on_failure="warn"), epochs=1).start_training()
     assert caplog.text.count("Forgetful failed at loss_end") == 3
 
 
 def test_a_result_that_is_nothing_anyway_may_be_looked_at():
     seen = []
-    make_trainer(("post-epoch", lambda trainer, return_value: seen.append(return_value))).start_training()
+    short_trainer(("post-epoch", lambda trainer, return_value: seen.append(return_value))).start_training()
     assert seen == [None, None]
 
 

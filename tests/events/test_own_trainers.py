@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from toy_run import make_trainer
+from tiny import short_trainer
 
 from sonosco_like import serializable
 from sonosco_like.errors import UsageError
@@ -28,7 +28,7 @@ from sonosco_like.training import ModelTrainer
 def test_a_method_that_nobody_calls_is_refused_with_the_one_that_is_called(name, said):
     own = type("Own", (ModelTrainer,), {name: lambda self, *taken: None})
     with pytest.raises(UsageError) as raised:
-        make_trainer(cls=own).start_training()
+        short_trainer(cls=own).start_training()
     assert f"Own.{name} would never be called: {said}" in str(raised.value)
 
 
@@ -43,7 +43,7 @@ def test_a_method_of_such_a_name_that_the_class_calls_itself_is_its_own_affair()
         def forward(self, batch):
             return self.training_step(batch)
 
-    make_trainer(cls=Own).start_training()
+    short_trainer(cls=Own).start_training()
     assert called
 
 
@@ -52,7 +52,7 @@ def test_a_function_may_be_the_default_of_a_field():
     class WithField(ModelTrainer):
         predict_step: Callable[..., int] = len
 
-    make_trainer(cls=WithField).start_training()
+    short_trainer(cls=WithField).start_training()
 
 
 def test_a_batch_that_is_fetched_in_a_way_of_its_own_is_spent_when_it_is_stopped():
@@ -66,8 +66,8 @@ def test_a_batch_that_is_fetched_in_a_way_of_its_own_is_spent_when_it_is_stopped
                 raise Stop("enough of this batch", "batch")
 
     steps = []
-    trainer = make_trainer(("log", lambda moment: steps.append(moment.args["step"])), cls=Own)
-    plain = make_trainer()
+    trainer = short_trainer(("log", lambda moment: steps.append(moment.args["step"])), cls=Own)
+    plain = short_trainer()
     plain.start_training()
     trainer.start_training()
     assert trainer.global_step == plain.global_step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from toy_run import Host
+from staged_host import Host
 
 from sonosco_like.errors import UsageError
 from sonosco_like.events import CallbackError
@@ -93,7 +93,7 @@ def test_a_function_that_fails_is_named(name):
     host = Host(("pre-inner", function))
     with pytest.raises(CallbackError, match=f"^{name} failed at inner_start: RuntimeError: no disk"):
         host.inner(4)
-    assert host.seconds[name] > 0
+    assert host.listeners.seconds[name] > 0
 
 
 def test_functions_are_chained_in_their_order():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from toy_run import Host
+from staged_host import Host
 
 from sonosco_like.events import AbstractCallback, Stop, stages_of
 from sonosco_like.serialization import serializable, state
@@ -12,7 +12,7 @@ from sonosco_like.serialization import serializable, state
 def test_without_listeners_a_stage_is_its_method():
     host = Host()
     assert host.outer(4) == 41
-    assert host.hooks == {}
+    assert host.listeners.hooks == {}
 
 
 def test_start_hooks_edit_arguments():

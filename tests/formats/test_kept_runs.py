@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from sonosco_like import load
+from sonosco_like.callbacks import EarlyStopping
 from sonosco_like.training import open_run
 
 HERE = Path(__file__).parent
@@ -25,10 +27,16 @@ def kept(request, tmp_path, monkeypatch):
     return folder
 
 
+def machine_of(saved: Path) -> str:
+    """Which torch, threads and processor a folder was computed with: the same ones compute the same bits."""
+    found = re.search(r"  computed_with:\n((?:    .+\n)+)", (saved / "state.yaml").read_text())
+    return found[1] if found else ""
+
+
 def test_a_kept_run_is_opened_at_its_last_checkpoint(kept):
     experiment, step = open_run(kept / "run")
     assert (experiment.name, step) == ("kept", 4)
-    assert experiment.trainer.callbacks[2].patience == 50
+    assert [each.patience for each in experiment.trainer.callbacks if isinstance(each, EarlyStopping)] == [50]
     assert len(experiment.trainer.optimizer.state_dict()["state"]) > 0
 
 
@@ -38,8 +46,10 @@ def test_a_kept_run_is_trained_to_the_end_it_had(kept):
     ended = load(kept / "run" / "final")
     expected = load(kept / "expected")
     assert ended.global_step == expected.global_step == 9
-    for name, value in expected.model.state_dict().items():  # another torch may round otherwise
-        torch.testing.assert_close(ended.model.state_dict()[name], value, rtol=1e-3, atol=1e-4)
+    is_same_machine = machine_of(kept / "run" / "final") == machine_of(kept / "expected") != ""
+    tolerance = {"rtol": 0, "atol": 0} if is_same_machine else {"rtol": 1e-3, "atol": 1e-4}
+    for name, value in expected.model.state_dict().items():
+        torch.testing.assert_close(ended.model.state_dict()[name], value, **tolerance)
 
 
 def test_the_rows_of_a_kept_run_go_on_where_they_ended(kept):
@@ -52,7 +62,7 @@ def test_the_rows_of_a_kept_run_go_on_where_they_ended(kept):
     assert [row["step"] for row in rows] == [row["step"] for row in expected]
     for row, other in zip(rows, expected, strict=True):
         assert set(row) == set(other)
-        assert row["loss"] == pytest.approx(other["loss"], rel=1e-3)
+        assert row.get("loss") == (other.get("loss") and pytest.approx(other["loss"], rel=1e-3))
 
 
 def test_nothing_kept_tells_of_the_machine_it_was_made_on():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sonosco_like.inference.batching import in_batches
+from sonosco_like.inference.transcriber import in_batches
 
 
 def test_results_come_in_order_and_batches_keep_to_their_limit():

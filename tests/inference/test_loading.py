@@ -20,9 +20,10 @@ from sonosco_like.events import AbstractCallback
 from sonosco_like.inference import load_recogniser
 from sonosco_like.losses import CTCLoss
 from sonosco_like.models import DeepSpeech2, DeepSpeech2Encoder, SpectrogramConvolution
+from sonosco_like.serialization import Saved
 from sonosco_like.serialization.tensors import TensorReader
 from sonosco_like.training import ModelTrainer
-from sonosco_like.training.averaging import WeightAverage
+from sonosco_like.training.used_weights import WeightAverage
 
 
 def tiny_model() -> DeepSpeech2:
@@ -89,6 +90,12 @@ def test_neither_the_data_nor_the_moments_of_the_optimizer_are_touched(digits, t
     assert [name for name in read if not name.startswith(heard_with)] == []
 
 
+def test_a_checkpoint_holds_where_the_parts_of_a_recogniser_are(digits):
+    written = Saved(digits.run / "final").state("", "state_dict", "recogniser")
+    assert written["parts"]["tokenizer"] == "train_data_loader.dataset.tokenizer"
+    assert written["averaged_weights"] is None
+
+
 def test_a_run_can_be_moved(digits, tmp_path):
     shutil.copytree(digits.run, tmp_path / "moved")
     assert load_recogniser(tmp_path / "moved").source == tmp_path / "moved" / "final"
@@ -100,7 +107,7 @@ def test_statistics_of_the_training_set_come_along(tmp_path):
     save(tiny_trainer(normalization=normalization), tmp_path / "saved")
     loaded = load_recogniser(tmp_path / "saved")
     assert torch.equal(loaded.normalization.mean_F, normalization.mean_F)
-    assert loaded.longest == 9.0
+    assert loaded.max_duration == 9.0
 
 
 @serializable

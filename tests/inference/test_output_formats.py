@@ -53,7 +53,7 @@ def test_json_is_one_line_with_words_times_and_confidences():
 
 
 def test_json_has_all_readings_if_they_were_asked_for():
-    segments = json.loads(render(TRANSCRIPT, "json", readings=True))["segments"]
+    segments = json.loads(render(TRANSCRIPT, "json", n_best=True))["segments"]
     assert segments[0]["readings"] == [{"text": "one two", "score": -1.5}, {"text": "won two", "score": None}]
 
 

@@ -9,10 +9,10 @@ import soundfile
 import sonosco_like
 from sonosco_like.data import load_audio
 from sonosco_like.decoding import CTCBeamDecoder, GreedyAttentionDecoder
+from sonosco_like.edits import count_word_errors
 from sonosco_like.errors import DataError, UsageError
-from sonosco_like.inference import DecoderSettings, Failure, Transcriber, load_transcriber
-from sonosco_like.inference.reading import Recording
-from sonosco_like.metrics import count_word_errors
+from sonosco_like.inference import DecoderSettings, Failure, TrainedRecogniser, Transcriber, load_transcriber
+from sonosco_like.inference.audio_stream import Recording
 from sonosco_like.models import LAS, Attention, Listener, Speller
 from sonosco_like.training import seed_everything
 
@@ -66,7 +66,13 @@ def test_an_attention_model_writes_the_same_alone_and_in_a_batch(digits, transcr
         decoder=Speller(hidden_size=16, layers=1, embedding_size=8, attention=Attention(kind="location", size=16)),
     )
     parts = transcriber.recogniser
-    recogniser = type(parts)(parts.features, parts.normalization, model, GreedyAttentionDecoder(), parts.tokenizer)
+    recogniser = TrainedRecogniser(
+        features=parts.features,
+        normalization=parts.normalization,
+        model=model,
+        decoder=GreedyAttentionDecoder(),
+        tokenizer=parts.tokenizer,
+    )
     untrained = Transcriber(recogniser)
     paths = [digits.audio(row) for row in digits.rows()[:6]]
     together = untrained.transcribe(paths)
@@ -96,7 +102,7 @@ def test_a_long_recording_is_cut_at_pauses_and_joined(transcriber, conversation)
 
 def test_windows_that_overlap_lose_and_double_few_words(digits, conversation, monkeypatch):
     path, text = conversation
-    monkeypatch.setattr("sonosco_like.inference.cutting._CONTRAST", np.inf)  # so that no pause is found
+    monkeypatch.setattr("sonosco_like.inference.segmenter._CONTRAST", np.inf)  # so that no pause is found
     transcript = load_transcriber(digits.run, longest=6.0, overlap=2.0)(path)
     assert len(transcript.segments) > 5
     assert abs(len(transcript.text.split()) - len(text.split())) <= len(text.split()) / 2
@@ -162,7 +168,7 @@ def test_the_decoder_of_the_run_gives_way_to_the_settings(digits):
     transcriber = load_transcriber(digits.run, decoder=settings)
     assert isinstance(transcriber.recogniser.decoder, CTCBeamDecoder)
     segment = transcriber(digits.audio(digits.rows()[0])).segments[0]
-    assert len(segment.readings) == 3
-    assert segment.readings[0].text == segment.text
-    scores = [reading.score for reading in segment.readings]
+    assert len(segment.hypotheses) == 3
+    assert segment.hypotheses[0].text == segment.text
+    scores = [hypothesis.score for hypothesis in segment.hypotheses]
     assert scores == sorted(scores, reverse=True)

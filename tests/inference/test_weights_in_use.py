@@ -101,7 +101,7 @@ def test_ranking_evaluation_transcription_and_export_are_of_the_same_weights(aud
     exported = load_recogniser(run / "inference", device="cpu")
     assert same(exported.model.state_dict(), heard.model.state_dict())
     assert exported.weights == heard.weights
-    for part in ("decoder", "features", "tokenizer", "normalization", "cleaner", "longest"):
+    for part in ("decoder", "features", "tokenizer", "normalization", "cleaner", "max_duration"):
         assert dumps(getattr(exported, part), state=False) == dumps(getattr(heard, part), state=False), part
     assert torch.equal(exported.normalization.mean_F, heard.normalization.mean_F)
     assert same(weights_of(heard.source), heard.model.state_dict()), "what init_from takes"

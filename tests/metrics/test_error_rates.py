@@ -5,11 +5,11 @@ import torch
 
 from sonosco_like.errors import UsageError
 from sonosco_like.metrics import (
-    Judged,
+    DecodedBatch,
     Metric,
     Sums,
     character_error_rate,
-    describe,
+    description_of,
     measure,
     metric,
     needs_of,
@@ -51,7 +51,7 @@ def output_saying(*rows):
 
 
 def judged(references, hypotheses):
-    return Judged(batch_of(*references), output_saying(*[[END]] * len(references)), hypothesis_texts=hypotheses)
+    return DecodedBatch(batch_of(*references), output_saying(*[[END]] * len(references)), hypothesis_texts=hypotheses)
 
 
 def test_word_error_rate_is_of_the_corpus_not_a_mean_of_rates():
@@ -86,7 +86,7 @@ def test_teacher_forced_texts_end_at_the_end_and_within_the_labels():
 
 def test_teacher_forced_rates_have_their_own_names_and_never_see_hypotheses():
     batch = batch_of("a b", "b")
-    seen = Judged(batch, output_saying([END] * 4, [END] * 4), teacher_forced_texts=["a b", "a"])
+    seen = DecodedBatch(batch, output_saying([END] * 4, [END] * 4), teacher_forced_texts=["a b", "a"])
     assert teacher_forced_word_error_rate(seen).value == 1 / 3
     assert teacher_forced_character_error_rate(seen).value == 1 / 4
     assert teacher_forced_sentence_error_rate(seen).value == 1 / 2
@@ -97,9 +97,9 @@ def test_teacher_forced_rates_have_their_own_names_and_never_see_hypotheses():
 def test_token_accuracy_counts_labels_and_end_but_no_padding():
     batch = batch_of("ab", "a")
     right = output_saying([4, 5, END], [4, END, 0])
-    assert token_accuracy(Judged(batch, right)).value == 1.0
+    assert token_accuracy(DecodedBatch(batch, right)).value == 1.0
     wrong_end = output_saying([4, 5, 4], [4, END, END])
-    sums = token_accuracy(Judged(batch, wrong_end))
+    sums = token_accuracy(DecodedBatch(batch, wrong_end))
     assert sums.value == 4 / 5
     assert isinstance(sums.total, torch.Tensor)
 
@@ -107,19 +107,19 @@ def test_token_accuracy_counts_labels_and_end_but_no_padding():
 def test_token_accuracy_of_a_ctc_model_is_refused_with_a_remedy():
     output = Output(torch.zeros(1, 1, 1), torch.ones(1, dtype=torch.int64))
     with pytest.raises(UsageError, match="attention decoder"):
-        token_accuracy(Judged(batch_of("a"), output))
+        token_accuracy(DecodedBatch(batch_of("a"), output))
 
 
 def test_direction_and_needs_are_declared():
-    assert describe(word_error_rate).lower_is_better
-    assert not describe(token_accuracy).lower_is_better
+    assert description_of(word_error_rate).lower_is_better
+    assert not description_of(token_accuracy).lower_is_better
     assert needs_of([token_accuracy]) == frozenset()
     assert needs_of([token_accuracy, word_error_rate]) == {"hypotheses"}
     assert needs_of([teacher_forced_word_error_rate, word_error_rate]) == {"hypotheses", "teacher_forced"}
 
 
 @metric(lower_is_better=False, over="utterances")
-def share_longer_than(judged: Judged, words: int = 3) -> Sums:
+def share_longer_than(judged: DecodedBatch, words: int = 3) -> Sums:
     longer = sum(len(text.split()) > words for text in judged.references)
     return Sums(longer, len(judged.references))
 
@@ -130,7 +130,7 @@ class Evaluation:
 
 
 def test_a_metric_with_arguments_keeps_its_description():
-    assert describe(functools.partial(share_longer_than, words=1)).name == "share_longer_than"
+    assert description_of(functools.partial(share_longer_than, words=1)).name == "share_longer_than"
     assert share_longer_than(judged(["a b", "a"], ["", ""]), words=1).value == 0.5
 
 
@@ -147,4 +147,4 @@ def test_all_metrics_of_a_batch_by_name():
 
 def test_a_function_without_direction_is_no_metric():
     with pytest.raises(UsageError, match="lower value"):
-        describe(text_of)
+        description_of(text_of)

@@ -5,8 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sonosco_like.edits import count_word_errors
 from sonosco_like.errors import UsageError
-from sonosco_like.metrics import RunningMeasures, Sums, count_word_errors, error_sums
+from sonosco_like.metrics import RunningMeasures, Sums, error_sums
 
 finite = st.floats(-1e6, 1e6)
 batches_of_values = st.lists(st.lists(finite, min_size=1, max_size=7), min_size=1, max_size=12)

@@ -80,7 +80,7 @@ MODELS: dict[str, Callable[[], Recogniser]] = {
     "las-dot": lambda: las(ctc=False, kind="dot"),
     "las-mlp-heads": lambda: las(kind="mlp", heads=2),
     "las-location": lambda: las(kind="location"),
-    "las-pace": lambda: las(kind="location", pace=2.0),
+    "las-frames-per-label": lambda: las(kind="location", frames_per_label=2.0),
     "tds-attention": lambda: tds(ctc=False, decoder=KeyValueDecoder(size=24, window_sigma=4.0)),
     "tds-ctc": lambda: tds(ctc=True, decoder=None, norm_over="frame"),
     "conformer-ctc": conformer,

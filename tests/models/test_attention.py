@@ -7,8 +7,8 @@ import torch
 
 from sonosco_like.errors import UsageError
 from sonosco_like.models import Attention
-from sonosco_like.models.attention import steps_ahead
-from sonosco_like.models.memory import Memory
+from sonosco_like.models.attention import Memory, advance_probabilities
+from sonosco_like.serialization import dumps, loads
 
 LENGTHS = torch.tensor([6, 4])
 
@@ -21,7 +21,7 @@ def built(**fields) -> tuple[Attention, torch.Tensor, torch.Tensor]:
 
 
 def asked(attention, query_BQ, frames_BSD, last_BHS=None):
-    memory = attention.remember(frames_BSD, LENGTHS)
+    memory = attention.make_memory(frames_BSD, LENGTHS)
     last_BHS = attention.first_weights(memory) if last_BHS is None else last_BHS
     return attention(query_BQ, memory, last_BHS)
 
@@ -68,23 +68,23 @@ def test_heads_that_do_not_divide_the_frames_are_refused():
 
 def test_beams_that_change_places_within_an_utterance_share_their_frames():
     frames = torch.randn(2, 1, 6, 3)
-    beams = Memory.of(frames, frames, LENGTHS).select(torch.tensor([0, 0, 1, 1]))
+    beams = Memory.of_utterances(frames, frames, LENGTHS).select(torch.tensor([0, 0, 1, 1]))
     assert beams.select(torch.tensor([1, 0, 3, 3])) is beams
     moved = beams.select(torch.tensor([2, 0]))
     assert torch.equal(moved.keys_NHSA, frames[[1, 0]])
     assert moved.mask_NS.sum(1).tolist() == [4, 6]
 
 
-@pytest.mark.parametrize("pace", [0.5, 2.0, 7.0])
-def test_a_pace_is_the_mean_of_the_expected_steps(pace):
-    steps_K = steps_ahead(pace)
-    assert steps_K.sum() == pytest.approx(1.0)
-    assert float((steps_K * torch.arange(len(steps_K))).sum()) == pytest.approx(pace, rel=0.02)
+@pytest.mark.parametrize("frames_per_label", [0.5, 2.0, 7.0])
+def test_frames_per_label_are_the_mean_of_the_expected_advance(frames_per_label):
+    advance_K = advance_probabilities(frames_per_label)
+    assert advance_K.sum() == pytest.approx(1.0)
+    assert float((advance_K * torch.arange(len(advance_K))).sum()) == pytest.approx(frames_per_label, rel=0.02)
 
 
-def test_attention_with_a_pace_walks_through_frames_that_say_nothing():
-    attention, query_BQ, _ = built(kind="dot", pace=2.0)
-    memory = attention.remember(torch.zeros(2, 40, 12), torch.tensor([40, 40]))
+def test_attention_with_frames_per_label_walks_through_frames_that_say_nothing():
+    attention, query_BQ, _ = built(kind="dot", frames_per_label=2.0)
+    memory = attention.make_memory(torch.zeros(2, 40, 12), torch.tensor([40, 40]))
     weights_BHS, places = attention.first_weights(memory), []
     for _ in range(6):
         _, weights_BHS = attention(query_BQ, memory, weights_BHS)
@@ -92,6 +92,19 @@ def test_attention_with_a_pace_walks_through_frames_that_say_nothing():
     torch.testing.assert_close(torch.tensor(places), torch.arange(2.0, 14.0, 2.0), atol=0.3, rtol=0)
 
 
-def test_a_pace_of_nothing_is_refused():
+def test_no_frames_per_label_are_refused():
     with pytest.raises(UsageError, match="more than 0"):
-        Attention(pace=0.0)
+        Attention(frames_per_label=0.0)
+
+
+@pytest.mark.parametrize("attention", ["{class: Attention, size: 4, pace: 3.0}", "{size: 4, pace: 3.0}"])
+def test_a_file_that_says_pace_is_still_read(attention):
+    speller = loads(f"{{class: Speller, attention: {attention}}}")
+    assert (speller.attention.size, speller.attention.frames_per_label) == (4, 3.0)
+    assert "class: Attention@2\n" in dumps(speller)
+    assert loads(dumps(speller)).attention.frames_per_label == 3.0
+
+
+@pytest.mark.parametrize("name", ["", "class: Attention, ", "class: Attention@2, "])
+def test_a_config_of_today_may_leave_out_the_version(name):
+    assert loads(f"{{class: Speller, attention: {{{name}frames_per_label: 3.0}}}}").attention.frames_per_label == 3.0

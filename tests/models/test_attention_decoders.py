@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from sonosco_like.models import AttentionDecoder, DecoderState
-from sonosco_like.models.sampling import decoder_inputs
+from sonosco_like.models.decoder_inputs import prepend_start
 
 
 def encoded(model, batch):
@@ -21,7 +21,7 @@ def test_steps_give_what_teacher_forcing_gives(attention_model, make_batch):
     state = decoder.start(encoded_BSD, lengths_B)
     assert isinstance(decoder, AttentionDecoder)
     assert isinstance(state, DecoderState)
-    for position, labels_B in enumerate(decoder_inputs(batch.labels_BU).unbind(1)):
+    for position, labels_B in enumerate(prepend_start(batch.labels_BU).unbind(1)):
         log_probs_BV, attention_BHS, state = decoder.step(labels_B, state)
         torch.testing.assert_close(log_probs_BV, logits_BUV[:, position].log_softmax(-1), atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(attention_BHS, attention_BHUS[:, :, position], atol=1e-5, rtol=1e-5)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from sonosco_like.errors import UsageError
 from sonosco_like.models import KeyValueDecoder, Speller
-from sonosco_like.models.sampling import decoder_inputs, positions_to_replace, replace_at_random
-from sonosco_like.models.speller import Speller as SpellerClass
+from sonosco_like.models.decoder_inputs import positions_to_replace, prepend_start, replace_at_random
 from sonosco_like.records import START
 
 
@@ -47,7 +46,7 @@ def test_random_sampling_replaces_its_share_by_ordinary_symbols():
 
 
 def test_inputs_begin_with_start():
-    assert decoder_inputs(torch.tensor([[5, 6]])).tolist() == [[START, 5, 6]]
+    assert prepend_start(torch.tensor([[5, 6]])).tolist() == [[START, 5, 6]]
 
 
 @pytest.mark.parametrize("share", [0.25, 1.0])
@@ -56,7 +55,7 @@ def test_scheduled_sampling_feeds_the_speller_its_own_labels_in_training_only(mo
     speller = Speller(hidden_size=8, embedding_size=4, scheduled_sampling=share)
     speller.build(6, 10)
     sampled = []
-    monkeypatch.setattr(SpellerClass, "_sample", lambda self, seen: sampled.append(1) or torch.full((4,), 9))
+    monkeypatch.setattr(Speller, "_sample_labels", lambda self, seen: sampled.append(1) or torch.full((4,), 9))
     fed = []
     speller.cells[0].register_forward_pre_hook(lambda module, inputs: fed.append(inputs[0][:, :4].detach()))
     labels_BU = torch.full((4, 8), 5)

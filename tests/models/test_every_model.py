@@ -8,8 +8,7 @@ from torch.nn import functional
 
 from sonosco_like.models import SpeechModel
 from sonosco_like.records import END, Batch, Output
-from sonosco_like.serialization.folder import load, save
-from sonosco_like.serialization.text import dumps, loads
+from sonosco_like.serialization import dumps, load, loads, save
 
 FRAMES, LABELS = [41, 64, 17], [5, 3, 2]
 

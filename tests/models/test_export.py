@@ -7,7 +7,7 @@ import io
 import pytest
 import torch
 
-from sonosco_like.models.exportable import ExportableEncoder
+from sonosco_like.models import ExportableEncoder
 
 
 def exportable(model) -> ExportableEncoder:

@@ -7,7 +7,7 @@ import pytest
 from sonosco_like.errors import ConfigError, UsageError
 from sonosco_like.models import LAS, TDS, Attention, ConformerEncoder, DeepSpeech2, Listener, Recogniser
 from sonosco_like.models import SpectrogramConvolution as Convolution
-from sonosco_like.serialization.text import loads
+from sonosco_like.serialization import loads
 
 
 def test_a_config_may_leave_out_what_the_paper_says():

@@ -7,8 +7,8 @@ import torch
 
 from sonosco_like.errors import UsageError
 from sonosco_like.models import KeyValueDecoder
-from sonosco_like.models.window import soft_window
-from sonosco_like.serialization.text import dumps, loads
+from sonosco_like.models.attention import soft_window
+from sonosco_like.serialization import dumps, loads
 
 
 def test_the_window_peaks_on_the_diagonal_of_each_utterance():

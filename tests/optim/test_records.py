@@ -7,10 +7,11 @@ import inspect
 
 import pytest
 import torch
+from torch.optim import lr_scheduler as schedules
 
 from sonosco_like import dumps, loads, optim, serializable
 from sonosco_like.errors import ConfigError
-from sonosco_like.optim import AdamW, LinearLR, Optimizer, Schedule, Scheduler, SequentialLR
+from sonosco_like.optim import AdamW, LinearLR, Optimizer, Schedule, Scheduler, SequentialLR, StepLR
 from sonosco_like.serialization import REGISTRY
 
 IMPLEMENTATION = {"params", "foreach", "capturable", "differentiable"}
@@ -32,14 +33,19 @@ EXAMPLES = {
     "StepLR": {"step_size": 3},
     "MultiStepLR": {"milestones": [2, 4]},
     "ExponentialLR": {"gamma": 0.9},
+    "ConstantLR": {"total_iters": 7},
     "CosineAnnealingLR": {"T_max": 10},
     "CosineAnnealingWarmRestarts": {"T_0": 4},
-    "CyclicLR": {"base_lr": 1e-4, "max_lr": 1e-2, "cycle_momentum": False},
+    "CyclicLR": {"base_lr": 1e-4, "max_lr": 1e-2, "step_size_up": 6, "mode": "triangular2"},
     "OneCycleLR": {"max_lr": 1e-2, "total_steps": 20},
     "LambdaLR": {"lr_lambda": halved},
     "MultiplicativeLR": {"lr_lambda": halved},
     "SequentialLR": {"schedulers": [LinearLR(), LinearLR()], "milestones": [5]},
-    "ChainedScheduler": {"schedulers": [LinearLR()]},
+    "ChainedScheduler": {"schedulers": [LinearLR(), StepLR(step_size=3)]},
+}
+TORCH_SCHEDULERS = {
+    "SequentialLR": lambda optimizer: [schedules.LinearLR(optimizer), schedules.LinearLR(optimizer)],
+    "ChainedScheduler": lambda optimizer: [schedules.LinearLR(optimizer), schedules.StepLR(optimizer, 3)],
 }
 
 
@@ -77,16 +83,29 @@ def test_an_optimizer_from_yaml_takes_a_step(record):
 
 @pytest.mark.parametrize("record", SCHEDULERS, ids=lambda cls: cls.__name__)
 def test_a_schedule_from_yaml_is_the_one_torch_makes(record):
-    scheduler = loads(dumps(record(**EXAMPLES.get(record.__name__, {}))), Scheduler)
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1, momentum=0.9)
-    built = scheduler.build(optimizer)
-    assert type(built) is getattr(torch.optim.lr_scheduler, record.__name__)
-    rates = []
-    for _ in range(6):
-        optimizer.step()
-        built.step()
-        rates.append(optimizer.param_groups[0]["lr"])
+    name, ours, theirs = record.__name__, _sgd(), _sgd()
+    settings = dict(EXAMPLES.get(name, {}))
+    built = loads(dumps(record(**settings)), Scheduler).build(ours)
+    if name in TORCH_SCHEDULERS:
+        settings["schedulers"] = TORCH_SCHEDULERS[name](theirs)
+    expected = getattr(schedules, name)(optimizer=theirs, **settings)
+    assert type(built) is type(expected)
+    rates = _rates(ours, built, 20)
+    assert rates == _rates(theirs, expected, 20)
     assert len(set(rates)) > 1
+
+
+def _sgd() -> torch.optim.Optimizer:
+    return torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1, momentum=0.9)
+
+
+def _rates(optimizer: torch.optim.Optimizer, scheduler: schedules.LRScheduler, steps: int) -> list[float]:
+    rates = [optimizer.param_groups[0]["lr"]]
+    while len(rates) < steps:
+        optimizer.step()
+        scheduler.step()
+        rates.append(optimizer.param_groups[0]["lr"])
+    return rates
 
 
 def test_parameter_groups_are_passed_on():

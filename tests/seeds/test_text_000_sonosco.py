@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from seed_run import speech_trainer
+from seed_run import ctc_trainer
 
 from sonosco_like import AbstractCallback, Experiment, ModelTrainer, dumps, load, loads, save, serializable, state
 from sonosco_like.callbacks import HistoryRecorder, LayerwiseGradientNorm
@@ -35,7 +35,7 @@ class Collector(AbstractCallback):
 
 
 def test_it_is_called_after_every_batch_and_closed_at_the_end():
-    speech_trainer(collector := Collector()).start_training()
+    ctc_trainer(collector := Collector()).start_training()
     assert collector.calls == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
     assert collector.closed == 1
 
@@ -49,7 +49,7 @@ def test_performance_measures_are_running_averages():
         counts.append(count)
         averages.append(sum(sums) / sum(counts))
 
-    speech_trainer(collector := Collector(), ("loss_end", look), epochs=1).start_training()
+    ctc_trainer(collector := Collector(), ("loss_end", look), epochs=1).start_training()
     assert len(set(counts)) > 1
     assert collector.losses == pytest.approx(averages, rel=1e-5)
 
@@ -60,7 +60,7 @@ def test_the_context_gives_access_to_everything():
     def look(epoch, step, performance_measures, context):
         seen.update(model=context.model, rate=context.optimizer.param_groups[0]["lr"], data=context.val_data_loader)
 
-    trainer = speech_trainer(look)
+    trainer = ctc_trainer(look)
     trainer.start_training()
     assert seen["model"] is trainer.model
     assert seen["data"] is trainer.val_data_loader
@@ -68,7 +68,7 @@ def test_the_context_gives_access_to_everything():
 
 
 def test_it_is_saved_with_the_trainer_and_goes_on_where_it_was(tmp_path):
-    trainer = speech_trainer(Collector(every=2), epochs=1)
+    trainer = ctc_trainer(Collector(every=2), epochs=1)
     trainer.start_training()
     save(trainer, tmp_path / "saved")
     again = load(tmp_path / "saved").callbacks[0]
@@ -103,7 +103,7 @@ LISTED = """
 
 def test_every_callback_the_text_lists_runs_from_a_yaml(tmp_path):
     callbacks = loads(LISTED, list[AbstractCallback])
-    recogniser = speech_trainer().model
+    recogniser = ctc_trainer().model
     with_attention = Recogniser(
         vocabulary_size=recogniser.vocabulary_size,
         features=6,
@@ -111,7 +111,7 @@ def test_every_callback_the_text_lists_runs_from_a_yaml(tmp_path):
         decoder=KeyValueDecoder(size=4),
         ctc=True,
     )
-    trainer = speech_trainer(*callbacks, scheduler=None, model=with_attention)
+    trainer = ctc_trainer(*callbacks, scheduler=None, model=with_attention)
     experiment = Experiment(name="listed", trainer=trainer)
     experiment.start(tmp_path / "run")
     by_class = {type(each): each for each in trainer.callbacks}
@@ -128,7 +128,7 @@ def test_a_callback_can_change_the_training_through_its_context():
         for group in context.optimizer.param_groups:
             group["lr"] = 0.0
 
-    trainer = speech_trainer(halve, epochs=1, scheduler=None)
+    trainer = ctc_trainer(halve, epochs=1, scheduler=None)
     weights = []
     trainer.add_callback(
         ("batch_end", lambda moment: weights.append(next(moment.context.model.parameters()).detach().clone()))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import torch
-from seed_run import speech_trainer
+from seed_run import ctc_trainer
+from warm import warm_python
 
 from sonosco_like import AbstractCallback, Experiment, serializable, state
 from sonosco_like.callbacks import AllPredictionsSame, EarlyStopping, TerminateOnNaN
@@ -56,7 +56,7 @@ class TenPositions(AbstractCallback):
 
 
 def test_the_ten_positions_are_heard_in_their_order():
-    speech_trainer(positions := TenPositions()).start_training()
+    ctc_trainer(positions := TenPositions()).start_training()
     assert positions.heard == [
         "train loop registration", "multiprocess start", "train begin", "epoch begin", "batch begin",
         "after gradient update", "after optimizer step", "batch end", "epoch end", "train end",
@@ -85,10 +85,10 @@ class MyDemoTrainingReport(AbstractCallback):
 
 def test_the_demo_report_prints_predictions_on_validation_and_test_sets(tmp_path, capsys):
     callbacks = [MyDemoTrainingReport(), EarlyStopping(patience=3), TerminateOnNaN(), AllPredictionsSame()]
-    experiment = Experiment(name="demo", trainer=speech_trainer(*callbacks))
+    experiment = Experiment(name="demo", trainer=ctc_trainer(*callbacks))
     experiment.start(tmp_path / "run")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"Starting the training! Experiment started at: {experiment.started}"
+    assert lines[0] == f"Starting the training! Experiment started at: {experiment.run.started}"
     texts = ["Starting new epoch num 0", "Model predictions:", "Starting new epoch num 1", "Model predictions:"]
     assert [lines[1], lines[2], lines[4], lines[5]] == texts
     assert lines[7:9] == ["End of training! Stopped at epoch 2", "Model predictions:"]
@@ -100,7 +100,7 @@ def test_the_demo_report_prints_predictions_on_validation_and_test_sets(tmp_path
 
 def test_predictions_change_nothing_of_the_training():
     def trained(*callbacks):
-        trainer = speech_trainer(*callbacks, ("epoch_end", lambda moment: None))
+        trainer = ctc_trainer(*callbacks, ("epoch_end", lambda moment: None))
         trainer.start_training()
         return trainer
 
@@ -124,7 +124,7 @@ def test_predictions_wanted_by_several_are_made_once():
         first, second = (moment.context.predict(moment.context.test_data_loader) for _ in range(2))
         assert first == second
 
-    trainer = speech_trainer(("epoch_end", report), epochs=1, val_data_loader=None)
+    trainer = ctc_trainer(("epoch_end", report), epochs=1, val_data_loader=None)
     trainer.model.register_forward_hook(count)
     trainer.start_training()
     assert len(forwards) == 3 + 2  # three batches of training, two of the test set
@@ -143,7 +143,7 @@ class KnowsItsExperiment(AbstractCallback):
 
 
 def test_a_callback_learns_name_and_folder_of_the_experiment_when_it_is_attached(tmp_path):
-    Experiment(name="demo", trainer=speech_trainer(knows := KnowsItsExperiment())).start(tmp_path / "run")
+    Experiment(name="demo", trainer=ctc_trainer(knows := KnowsItsExperiment())).start(tmp_path / "run")
     assert (knows.name, Path(knows.place)) == ("demo", tmp_path / "run")
 
 
@@ -151,7 +151,7 @@ PROCESS = """
 import sys
 from pathlib import Path
 import torch
-from seed_run import speech_trainer
+from seed_run import ctc_trainer
 from sonosco_like import AbstractCallback, serializable
 
 @serializable
@@ -162,7 +162,7 @@ class Says(AbstractCallback):
 
 rank, store = int(sys.argv[1]), Path(sys.argv[2]).as_uri()
 torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
-trainer = speech_trainer(Says(word="first", ranks=[0]), Says(word="everywhere"), epochs=1)
+trainer = ctc_trainer(Says(word="first", ranks=[0]), Says(word="everywhere"), epochs=1)
 trainer.start_training()
 torch.distributed.barrier()
 torch.distributed.destroy_process_group()
@@ -172,7 +172,7 @@ torch.distributed.destroy_process_group()
 def test_a_callback_for_the_first_process_is_heard_there_only(tmp_path):
     here = Path(__file__).parent
     paths = os.pathsep.join(map(str, (here, here.parent)))
-    command = [sys.executable, "-W", "ignore", "-c", PROCESS]
+    command = [*warm_python(), "-W", "ignore", "-c", PROCESS]
     started = [
         subprocess.Popen(
             [*command, str(rank), str(tmp_path / "store")],
@@ -199,5 +199,5 @@ def test_execution_order_is_the_order_of_the_callbacks():
             heard.append(self.name)
 
     callbacks = [Ordered(name="late", order=5), Ordered(name="early", order=-5), Ordered(name="between")]
-    speech_trainer(*callbacks, epochs=1).start_training()
+    ctc_trainer(*callbacks, epochs=1).start_training()
     assert heard == ["early", "between", "late"]

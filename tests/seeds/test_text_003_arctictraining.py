@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import pytest
 import soundfile
 import torch
-from seed_run import Speech, speech_trainer, utterances
+from seed_run import ctc_trainer
+from tiny_speech import Utterances, make_batch
 
 from sonosco_like import ModelTrainer, load, save, serializable
 from sonosco_like.data import AudioDataLoader, AudioDataset, BucketSampler, write_manifest
@@ -34,7 +35,7 @@ def test_a_function_can_be_heard_before_and_after_the_object_is_initialized(capl
         ]
 
     with caplog.at_level(logging.INFO):
-        speech_trainer(cls=Announced)
+        ctc_trainer(cls=Announced)
     assert caplog.messages == ["Announced initializing"]
     assert done == [0]
 
@@ -48,7 +49,7 @@ def test_pre_functions_take_no_arguments_or_some(capsys):
         return batch
 
     pairs = [("pre-loss", pre_loss_callback_1), ("pre-loss", pre_loss_callback_2)]
-    speech_trainer(*pairs, epochs=1, train_data_loader=Speech(batches=1)).start_training()
+    ctc_trainer(*pairs, epochs=1, train_data_loader=Utterances(batches=1)).start_training()
     assert capsys.readouterr().out.splitlines() == [
         "Loss callback triggered",
         "Loss callback triggered with batch ['u0-0', 'u0-1']",
@@ -60,7 +61,7 @@ def test_post_functions_take_and_replace_the_return_value():
         return 2 * return_value
 
     def loss_of_the_first_batch(*callbacks):
-        trainer = speech_trainer(*callbacks, max_duration="1ba")
+        trainer = ctc_trainer(*callbacks, max_duration="1ba")
         trainer.start_training()
         return trainer.performance_measures["loss"]
 
@@ -72,10 +73,10 @@ def test_pre_step_functions_replace_the_batch():
 
     def pre_step_callback(self, batch):
         seen.append(batch.ids[0])
-        return utterances(99)
+        return make_batch(99)
 
     look = ("pre-forward", lambda self, batch: seen.append(batch.ids[0]))
-    speech_trainer(("pre-batch", pre_step_callback), look, epochs=1).start_training()
+    ctc_trainer(("pre-batch", pre_step_callback), look, epochs=1).start_training()
     assert seen == ["u0-0", "u99-0", "u1-0", "u99-0", "u2-0", "u99-0"]
 
 
@@ -124,13 +125,13 @@ Trainer B post epoch callback 2
 
 @pytest.mark.parametrize("cls", [TrainerB, OurTrainerB])
 def test_inherited_callbacks_are_heard_in_the_order_the_text_prints(cls, capsys):
-    speech_trainer(cls=cls, epochs=1).start_training()
+    ctc_trainer(cls=cls, epochs=1).start_training()
     assert capsys.readouterr().out == PRINTED
 
 
 def pre_step_callback(self, batch):
     print(f"Step callback triggered with batch {batch.ids}")
-    return utterances(99)
+    return make_batch(99)
 
 
 class Listing(ModelTrainer):
@@ -147,7 +148,7 @@ class Defining(ModelTrainer):
 
     def pre_step_callback(self, batch):
         print(f"Step callback triggered with batch {batch.ids}")
-        return utterances(99)
+        return make_batch(99)
 
 
 @serializable
@@ -168,7 +169,7 @@ class Annotated(ModelTrainer):
 def test_a_callback_in_the_class_as_the_text_writes_it_replaces_the_batch(cls, capsys):
     seen = []
     look = ("pre-forward", lambda self, batch: seen.append(batch.ids[0]))
-    trainer = speech_trainer(look, cls=cls, epochs=1, train_data_loader=Speech(batches=2))
+    trainer = ctc_trainer(look, cls=cls, epochs=1, train_data_loader=Utterances(batches=2))
     trainer.start_training()
     said = "Step callback triggered with batch"
     assert capsys.readouterr().out.splitlines() == [f"{said} ['u0-0', 'u0-1']", f"{said} ['u1-0', 'u1-1']"]
@@ -177,7 +178,7 @@ def test_a_callback_in_the_class_as_the_text_writes_it_replaces_the_batch(cls, c
 
 
 def test_the_list_of_a_serializable_trainer_survives_a_save(tmp_path, capsys):
-    save(speech_trainer(cls=SerializableListing, epochs=1), tmp_path / "saved")
+    save(ctc_trainer(cls=SerializableListing, epochs=1), tmp_path / "saved")
     again = load(tmp_path / "saved")
     assert again.callbacks == []
     again.start_training()
@@ -185,16 +186,16 @@ def test_the_list_of_a_serializable_trainer_survives_a_save(tmp_path, capsys):
 
 
 def test_a_callback_of_the_instance_comes_last_and_the_parent_is_left_alone(capsys):
-    trainer = speech_trainer(cls=TrainerB, epochs=1)
+    trainer = ctc_trainer(cls=TrainerB, epochs=1)
     trainer.callbacks.append(("post-epoch", lambda self: print("instance")))
     trainer.start_training()
     assert capsys.readouterr().out == PRINTED + "instance\n"
-    speech_trainer(cls=TrainerA, epochs=1).start_training()
+    ctc_trainer(cls=TrainerA, epochs=1).start_training()
     assert capsys.readouterr().out == "Trainer A post epoch callback\n"
 
 
 def test_a_pre_init_function_on_an_instance_is_refused_with_the_way_that_works():
-    trainer = speech_trainer()
+    trainer = ctc_trainer()
     trainer.callbacks.append(("pre-init", pre_init_callback))
     with pytest.raises(
         UsageError, match=r"The function at 'pre-init' would never be called.*Hear 'attach' instead, or"
@@ -228,7 +229,7 @@ def test_every_building_block_has_pre_and_post_functions(stage, argument, tmp_pa
         (f"post-{stage}", lambda self, return_value: heard.append("post") or return_value),
     ]
     own_data = {"val_data_loader": recordings(tmp_path)} if stage in ("load_data", "process_data", "split_data") else {}
-    speech_trainer(*pairs, **own_data).start_training()
+    ctc_trainer(*pairs, **own_data).start_training()
     assert heard[:2] == ["pre", argument]
     assert heard.count("post") == heard.count("pre") == heard.count(argument) > 0
 
@@ -265,8 +266,8 @@ def test_a_model_can_be_replaced_after_it_was_built():
         halved.append(next(return_value.parameters()).clone())
         return return_value
 
-    before = next(speech_trainer().model.parameters()).clone()
-    speech_trainer(("post-build_model", halve), epochs=1).start_training()
+    before = next(ctc_trainer().model.parameters()).clone()
+    ctc_trainer(("post-build_model", halve), epochs=1).start_training()
     assert torch.equal(halved[0], before / 2)
 
 
@@ -278,7 +279,7 @@ def test_parameters_and_optimizer_can_be_replaced():
         return_value.param_groups[0]["lr"] = 0.5
         return return_value
 
-    trainer = speech_trainer(("pre-build_optimizer", only_two), ("post-build_optimizer", faster), scheduler=None)
+    trainer = ctc_trainer(("pre-build_optimizer", only_two), ("post-build_optimizer", faster), scheduler=None)
     trainer.start_training()
     assert len(trainer.optimizer.param_groups[0]["params"]) == 2
     assert trainer.optimizer.param_groups[0]["lr"] == 0.5
@@ -288,7 +289,7 @@ def test_a_scheduler_can_be_replaced():
     def constant(self, return_value):
         return torch.optim.lr_scheduler.ConstantLR(self.optimizer, factor=1.0)
 
-    trainer = speech_trainer(("post-build_scheduler", constant))
+    trainer = ctc_trainer(("post-build_scheduler", constant))
     trainer.start_training()
     assert type(trainer.scheduler) is torch.optim.lr_scheduler.ConstantLR
 
@@ -298,9 +299,9 @@ def test_data_can_be_replaced_before_and_after_it_is_prepared():
 
     def smaller(self, name, loader):
         names.append(name)
-        return name, Speech(batches=1) if name == "train" else loader
+        return name, Utterances(batches=1) if name == "train" else loader
 
-    trainer = speech_trainer(("pre-build_data", smaller))
+    trainer = ctc_trainer(("pre-build_data", smaller))
     trainer.start_training()
     assert names == ["train", "val", "test"]
     assert trainer.global_step == 2  # one batch in each of two epochs
@@ -310,7 +311,7 @@ def test_a_tokenizer_can_be_replaced():
     def capitals(self, return_value):
         return Alphabet(characters="AB ")
 
-    trainer = speech_trainer(("post-build_tokenizer", capitals), epochs=1)
+    trainer = ctc_trainer(("post-build_tokenizer", capitals), epochs=1)
     trainer.start_training()
     heard = "".join(each.hypothesis for each in trainer.predict(trainer.train_data_loader))
     assert heard
@@ -335,7 +336,7 @@ def save_after_epoch(moment):
 
 
 def test_a_checkpoint_goes_where_a_function_says_and_functions_are_saved_with_it(tmp_path, capsys):
-    trainer = speech_trainer(
+    trainer = ctc_trainer(
         ("pre-checkpoint", elsewhere), ("post-checkpoint", say_where), ("epoch_end", save_after_epoch), epochs=1
     )
     trainer.place = tmp_path
@@ -347,4 +348,4 @@ def test_a_checkpoint_goes_where_a_function_says_and_functions_are_saved_with_it
 
 def test_a_function_that_takes_what_the_method_does_not_have_is_refused_before_the_first_batch():
     with pytest.raises(UsageError, match="takes 'batches', but the stage 'loss' has output, batch"):
-        speech_trainer(("pre-loss", lambda self, batches: batches)).start_training()
+        ctc_trainer(("pre-loss", lambda self, batches: batches)).start_training()

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from seed_run import speech_trainer
+from seed_run import ctc_trainer
+from tiny import Diary
 
-from sonosco_like import AbstractCallback, Event, serializable, state
+from sonosco_like import AbstractCallback, Event, serializable
 from sonosco_like.callbacks import LRMonitor, MetricsFile, SpeedMonitor, WandbDestination
 from sonosco_like.events import Moment
 
@@ -32,12 +33,12 @@ class EpochMonitorOfAllEvents(AbstractCallback):
 
 @pytest.mark.parametrize("monitor", [EpochMonitor, EpochMonitorOfAllEvents])
 def test_one_method_per_event_and_one_for_all_do_the_same(monitor, capsys):
-    speech_trainer(monitor()).start_training()
+    ctc_trainer(monitor()).start_training()
     assert capsys.readouterr().out == "Epoch: 0\nEpoch: 1\n"
 
 
 def test_speed_and_learning_rate_are_logged_to_a_destination(tmp_path):
-    trainer = speech_trainer(
+    trainer = ctc_trainer(
         SpeedMonitor(window=100, every="1ba"),
         LRMonitor(every="1ba"),
         MetricsFile(folder=tmp_path),
@@ -55,7 +56,7 @@ def test_speed_and_learning_rate_are_logged_to_a_destination(tmp_path):
 def test_the_destination_can_be_weights_and_biases(tmp_path):
     wandb = pytest.importorskip("wandb")
     callbacks = [SpeedMonitor(every="1ba"), LRMonitor(every="1ba"), WandbDestination(folder=tmp_path)]
-    speech_trainer(*callbacks, max_duration="1ep").start_training()
+    ctc_trainer(*callbacks, max_duration="1ep").start_training()
     wandb.teardown()  # waits until everything is written
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*.wandb"))
     assert b"learning_rate" in written
@@ -63,9 +64,9 @@ def test_the_destination_can_be_weights_and_biases(tmp_path):
 
 
 def test_callbacks_say_what_and_destinations_say_where(tmp_path):
-    nowhere = speech_trainer(LRMonitor(every="1ba"))
+    nowhere = ctc_trainer(LRMonitor(every="1ba"))
     nowhere.start_training()
-    unheard = speech_trainer(MetricsFile(folder=tmp_path))
+    unheard = ctc_trainer(MetricsFile(folder=tmp_path))
     unheard.start_training()
     assert (tmp_path / "metrics.jsonl").read_text() == ""
 
@@ -74,7 +75,7 @@ def test_callbacks_say_what_and_destinations_say_where(tmp_path):
     ("duration", "steps"), [("1ep", 3), ("2ep", 6), ("4ba", 4), ("0.5dur", 3), ("90min", 6), ("0.001s", 1)]
 )
 def test_a_training_lasts_as_long_as_a_text_says(duration, steps):
-    trainer = speech_trainer(max_duration=duration)
+    trainer = ctc_trainer(max_duration=duration)
     trainer.start_training()
     assert trainer.global_step == steps
 
@@ -108,16 +109,6 @@ COMPOSER = {  # every point of Composer's loop and ours of the same place
 
 
 @serializable
-class Ear(AbstractCallback):
-    """Hears everything."""
-
-    heard: list[str] = state([])
-
-    def on_event(self, moment: Moment) -> None:
-        self.heard.append(moment.event)
-
-
-@serializable
 class SaveAtStart(AbstractCallback):
     """Asks for a checkpoint when an epoch starts."""
 
@@ -128,7 +119,7 @@ class SaveAtStart(AbstractCallback):
 
 
 def test_every_point_of_the_loop_is_heard_in_the_order_of_the_text(tmp_path):
-    trainer = speech_trainer(ear := Ear(), SaveAtStart(path=tmp_path / "saved"), epochs=1)
+    trainer = ctc_trainer(ear := Diary(), SaveAtStart(path=tmp_path / "saved"), epochs=1)
     trainer.start_training()
     first = {event: ear.heard.index(event) for event in reversed(ear.heard)}
     assert [name for name, event in COMPOSER.items() if event not in first] == []
@@ -137,7 +128,7 @@ def test_every_point_of_the_loop_is_heard_in_the_order_of_the_text(tmp_path):
 
 
 def test_predictions_asked_for_are_heard_too():
-    trainer = speech_trainer(ear := Ear(), epochs=1)
+    trainer = ctc_trainer(ear := Diary(), epochs=1)
     trainer.start_training()
     ear.heard.clear()
     trainer.predict(trainer.test_data_loader)

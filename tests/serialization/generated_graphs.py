@@ -8,7 +8,6 @@ import math
 import struct
 from collections.abc import Callable
 from dataclasses import field, fields
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Literal
 
@@ -67,21 +66,18 @@ class Everything:
     mode: Literal["fast", "null", 3, True, None]
     maybe: int | None
     either: bool | int | float | str | None
-    text_or_path: str | Path | timedelta
+    text_or_path: str | Path
     listed: list[str]
     pair: tuple[int, str]
     ratios: tuple[float, ...]
     words: set[str]
-    numbers: frozenset[int]
+    numbers: set[int]
     table: dict[str, float]
     groups: dict[int, list[Path | None]]
     by_colour: dict[Colour, tuple[bool, ...]]
     function: Callable[..., float]
-    kind: type
     device: torch.device
     dtype: torch.dtype
-    moment: datetime
-    duration: timedelta
     part: Leaf | OtherLeaf | None
     anything: Any
 
@@ -149,11 +145,6 @@ def floats() -> st.SearchStrategy[float]:
     return special | st.floats(allow_nan=False)
 
 
-def moments() -> st.SearchStrategy[datetime]:
-    zones = st.none() | st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
-    return st.datetimes(timezones=zones)
-
-
 def devices() -> st.SearchStrategy[torch.device]:
     return st.sampled_from(["cpu", "meta", "cuda", "cuda:1", "mps"]).map(torch.device)
 
@@ -170,12 +161,12 @@ def functions() -> st.SearchStrategy[Callable[..., float]]:
 def keys() -> st.SearchStrategy[Any]:
     """What may be a key of a dictionary or a member of a set."""
     numbers = integers() | st.floats(allow_nan=False)
-    return st.none() | st.booleans() | numbers | texts() | texts().map(Path) | moments() | st.timedeltas()
+    return st.none() | st.booleans() | numbers | texts() | texts().map(Path)
 
 
 def scalars() -> st.SearchStrategy[Any]:
     simple = st.none() | st.booleans() | integers() | floats() | texts() | texts().map(Path)
-    return simple | moments() | st.timedeltas() | devices() | dtypes() | functions() | st.sampled_from([Leaf, Node])
+    return simple | devices() | dtypes() | functions()
 
 
 def anything(leaves: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[Any]:
@@ -185,7 +176,7 @@ def anything(leaves: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[
         several = st.lists(inside, max_size=4)
         sets = st.lists(keys(), max_size=4)
         tables = st.dictionaries(keys(), inside, max_size=4)
-        return several | several.map(tuple) | tables | sets.map(set) | sets.map(frozenset)
+        return several | several.map(tuple) | tables | sets.map(set)
 
     return st.recursive(leaves if leaves is not None else scalars(), around, max_leaves=8)
 
@@ -200,14 +191,13 @@ def everythings() -> st.SearchStrategy[Everything]:
         place=texts().map(Path), colour=st.sampled_from(Colour), size=st.sampled_from(Size),
         mode=st.sampled_from(["fast", "null", 3, True, None]), maybe=st.none() | integers(),
         either=st.booleans() | integers() | floats() | texts() | st.none(),
-        text_or_path=texts() | texts().map(Path) | st.timedeltas(), listed=st.lists(texts(), max_size=5),
+        text_or_path=texts() | texts().map(Path), listed=st.lists(texts(), max_size=5),
         pair=st.tuples(integers(), texts()), ratios=st.lists(floats(), max_size=5).map(tuple),
-        words=st.sets(texts(), max_size=5), numbers=st.frozensets(integers(), max_size=5),
+        words=st.sets(texts(), max_size=5), numbers=st.sets(integers(), max_size=5),
         table=st.dictionaries(texts(), floats(), max_size=5),
         groups=st.dictionaries(integers(), st.lists(st.none() | texts().map(Path), max_size=3), max_size=3),
         by_colour=st.dictionaries(st.sampled_from(Colour), st.lists(st.booleans(), max_size=3).map(tuple)),
-        function=functions(), kind=st.sampled_from([Leaf, Node]), device=devices(), dtype=dtypes(), moment=moments(),
-        duration=st.timedeltas(), part=st.none() | leaves(), anything=anything(),
+        function=functions(), device=devices(), dtype=dtypes(), part=st.none() | leaves(), anything=anything(),
     )  # fmt: skip
 
 

@@ -181,7 +181,7 @@ def test_only_classes_and_functions_can_be_serializable(thing):
 
 
 def test_a_version_without_upgrade_is_refused():
-    with pytest.raises(DefinitionError, match="no `upgrade"):
+    with pytest.raises(DefinitionError, match="neither `upgrade"):
 
         @serializable(version=2)
         class Bumped:

@@ -15,7 +15,7 @@ from sonosco_like import dumps, loads, serializable
 from sonosco_like.cli.own_data import read_with_own_data
 from sonosco_like.data import Alphabet
 from sonosco_like.errors import ConfigError
-from sonosco_like.serialization.overrides import quoted
+from sonosco_like.serialization import quote_override
 from sonosco_like.training import read_experiment
 
 
@@ -55,8 +55,8 @@ def test_a_text_is_the_text_that_was_given_unless_it_is_in_quotes(text):
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
 def test_a_text_in_quotes_is_what_stands_between_them(text):
-    assert read(f"text={quoted(text)}").text == text
-    assert read(f"maybe= {quoted(text)} ").maybe == text
+    assert read(f"text={quote_override(text)}").text == text
+    assert read(f"maybe= {quote_override(text)} ").maybe == text
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from sonosco_like.serialization.registry import Entry, Registry
+from sonosco_like.serialization.registry import Registration, Registry
 
 
 def test_names_are_fetched_when_one_is_first_missed_and_only_once():
@@ -13,19 +13,19 @@ def test_names_are_fetched_when_one_is_first_missed_and_only_once():
 
     def provider():
         asked.append("once")
-        registry.add(Entry("Late", dict))
+        registry.add(Registration("Late", dict))
 
     registry.provide(provider)
-    assert registry.entry_of(dict) is None
+    assert registry.registration_of(dict) is None
     assert registry.find("Late").target is dict
     assert registry.find("Nobody") is None
-    assert [entry.name for entry in registry.entries()] == ["Late"]
+    assert [entry.name for entry in registry.registrations()] == ["Late"]
     assert asked == ["once"]
 
 
 def test_a_provider_may_look_for_names_itself():
     registry = Registry()
-    registry.provide(lambda: registry.add(Entry("Late", dict)) if registry.find("Other") is None else None)
+    registry.provide(lambda: registry.add(Registration("Late", dict)) if registry.find("Other") is None else None)
     assert registry.find("Late").target is dict
 
 
@@ -37,7 +37,7 @@ def test_a_thread_that_misses_a_name_waits_for_the_one_that_fetches_it():
     def provider():
         fetching.set()
         other_looks.wait()
-        registry.add(Entry("Late", dict))
+        registry.add(Registration("Late", dict))
 
     def look(name):
         found[name] = registry.find("Late")

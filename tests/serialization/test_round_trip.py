@@ -201,12 +201,12 @@ from sonosco_like.serialization import dumps, serializable, state
 @serializable
 class Words:
     words: set[str]
-    numbers: frozenset[int]
+    numbers: set[int]
     anything: Any
     seen: set[str] = state(set())
 
 names = [chr(97 + index) * (index % 3 + 1) for index in range(26)] + ["1", "no", "é"]
-words = Words(words=set(names), numbers=frozenset(range(-9, 2**40, 2**36)), anything=[set(names), {1, "1", None, 2.5}])
+words = Words(words=set(names), numbers=set(range(-9, 2**40, 2**36)), anything=[set(names), {1, "1", None, 2.5}])
 words.seen = set(names)
 print(dumps(words))
 """

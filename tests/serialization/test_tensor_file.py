@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from sonosco_like.serialization.tensor_file import _NAMES, write_tensors
+from sonosco_like.serialization.tensors import _NAMES, write_tensors
 
 DTYPES = sorted(_NAMES, key=str)
 

@@ -9,9 +9,9 @@ import pytest
 from transcript_asking import Asking, multiplexers
 from transcript_runs import write_transcripts
 
-from sonosco_like.callbacks.event_file import EventFile, summary_of
+from sonosco_like.callbacks.destinations.event_file import EventFile, make_summary
 from sonosco_like.callbacks.media import DashboardData
-from sonosco_like.tensorboard_plugin.records import PLUGIN, UnreadableError, unpacked
+from sonosco_like.tensorboard_plugin.records import PLUGIN, UnreadableError, unpack
 
 
 def with_record(folder, about, parts):
@@ -20,7 +20,7 @@ def with_record(folder, about, parts):
     write_transcripts(folder / "bad", {"u1": "one"}, {10: {"u1": "one"}})
     file = EventFile(folder / "bad" / "events.out.tfevents.1800000000.other")
     content = about if isinstance(about, bytes) else json.dumps({"version": 1, "set": "val", **about}).encode()
-    file.add(summary_of("transcripts/val/heard/00000020", DashboardData(PLUGIN, content, tuple(parts))), 20)
+    file.add(make_summary("transcripts/val/heard/00000020", DashboardData(PLUGIN, content, tuple(parts))), 20)
     file.close()
     return Asking(folder)
 
@@ -108,4 +108,4 @@ def key_of(folder):
 
 def test_a_part_is_unpacked_up_to_a_size_only():
     with pytest.raises(UnreadableError, match="larger than anything"):
-        unpacked(BOMB)
+        unpack(BOMB)

@@ -13,9 +13,9 @@ def ids(frame):
     return frame.locator("tbody").evaluate_all("rows => rows.map(row => row.dataset.id)")
 
 
-def heard(frame, name, lane=0):
-    """The words that a row shows as heard: all but what is struck out."""
-    line = frame.locator(f"tbody[data-id='{name}'] .heard").nth(lane)
+def hypothesis_of(frame, name, lane=0):
+    """The hypothesis in a row: all words that are not struck out."""
+    line = frame.locator(f"tbody[data-id='{name}'] .hypothesis").nth(lane)
     return line.evaluate(
         """node => { const copy = node.cloneNode(true);
         copy.querySelectorAll("del, .silent").forEach(each => each.remove());
@@ -32,7 +32,7 @@ def waits(frame, script, argument=None):
     frame.locator("body").element_handle().owner_frame().wait_for_function(script, arg=argument)
 
 
-def test_the_tab_shows_what_was_said_and_heard(server, tiny_runs, open_dashboard, tmp_path):
+def test_the_tab_shows_reference_and_hypothesis(server, tiny_runs, open_dashboard, tmp_path):
     page, frame = open_dashboard(server, in_tensorboard=True)
     assert page.get_by_text("Transcripts", exact=True).first.is_visible()
     assert sorted(ids(frame)) == [f"tone-{number}" for number in range(len(TEXTS))]
@@ -42,7 +42,7 @@ def test_the_tab_shows_what_was_said_and_heard(server, tiny_runs, open_dashboard
     for number, text in enumerate(TEXTS):
         row = frame.locator(f"tbody[data-id='tone-{number}']")
         assert row.locator(".reference").inner_text() == text
-        assert heard(frame, f"tone-{number}") == " ".join(truth[last]["free"][f"tone-{number}"].split())
+        assert hypothesis_of(frame, f"tone-{number}") == " ".join(truth[last]["free"][f"tone-{number}"].split())
     waits(frame, "count => document.querySelectorAll('.sparkline').length === count", len(TEXTS))
     page.screenshot(path=tmp_path / "table.png")
     assert (tmp_path / "table.png").stat().st_size > 10_000
@@ -57,7 +57,7 @@ def test_the_slider_goes_to_other_steps(server, tiny_runs, open_dashboard):
     waits(frame, "step => document.querySelector('.step').textContent === `Step ${step}`", steps[0])
     frame.locator(".rows:not(.waiting)").wait_for()
     for name, text in truth[steps[0]]["free"].items():
-        assert heard(frame, name) == " ".join(text.split())
+        assert hypothesis_of(frame, name) == " ".join(text.split())
     page.keyboard.press("End")
     waits(frame, "step => document.querySelector('.step').textContent === `Step ${step}`", steps[-1])
 
@@ -118,7 +118,7 @@ def test_two_runs_stand_beside_each_other(server, tiny_runs, open_dashboard):
     for lane, run in enumerate(("first", "second")):
         truth = tiny_runs[1][run]
         for name, text in truth[max(truth)]["free"].items():
-            assert heard(frame, name, lane) == " ".join(text.split())
+            assert hypothesis_of(frame, name, lane) == " ".join(text.split())
     assert frame.locator(".numbers .name").all_inner_texts() == ["first", "second"]
 
 
@@ -128,7 +128,7 @@ def test_free_running_stands_beside_teacher_forced(server, tiny_runs, open_dashb
     waits(frame, "() => document.querySelectorAll('tbody:first-of-type .lane').length === 2")
     truth = tiny_runs[1]["first"]
     for lane, mode in enumerate(("free", "teacher_forced")):
-        assert heard(frame, "tone-2", lane) == " ".join(truth[max(truth)][mode]["tone-2"].split())
+        assert hypothesis_of(frame, "tone-2", lane) == " ".join(truth[max(truth)][mode]["tone-2"].split())
     assert frame.locator("tbody").first.locator(".tag").all_inner_texts() == ["free-running", "teacher-forced"]
 
 
@@ -143,7 +143,7 @@ def test_everything_can_be_reached_by_keyboard(server, open_dashboard):
     page.keyboard.press("Escape")
     waits(frame, "() => document.querySelector('aside').hidden")
     page.keyboard.press("d")
-    frame.locator(".heard.characters").first.wait_for()
+    frame.locator(".hypothesis.characters").first.wait_for()
     page.keyboard.press("c")
     frame.get_by_role("heading", name="Confusions").wait_for()
     page.keyboard.press("/")
@@ -175,11 +175,13 @@ def test_rows_are_copied_and_exported(server, tiny_runs, open_dashboard):
     frame.get_by_text("Copied").wait_for()
     truth = tiny_runs[1]["first"]
     text = truth[max(truth)]["free"]["tone-1"]
-    assert page.evaluate("navigator.clipboard.readText()") == f"id\ttone-1\nsaid\tb a\nheard\t{text}"
+    assert page.evaluate("navigator.clipboard.readText()") == f"id\ttone-1\nreference\tb a\nhypothesis\t{text}"
     with page.expect_download() as download:
         frame.get_by_text("CSV", exact=True).click()
     rows = list(csv.DictReader(StringIO(download.value.path().read_text(encoding="utf-8"))))
-    assert {row["id"]: row["said"] for row in rows} == {f"tone-{number}": text for number, text in enumerate(TEXTS)}
+    assert {row["id"]: row["reference"] for row in rows} == {
+        f"tone-{number}": text for number, text in enumerate(TEXTS)
+    }
 
 
 def test_a_step_that_is_written_while_we_look_appears(tmp_path, serve, open_dashboard):
@@ -191,7 +193,7 @@ def test_a_step_that_is_written_while_we_look_appears(tmp_path, serve, open_dash
     assert step_of(frame) == 10
     write_transcripts(folder, {"u1": "one two", "u2": "three"}, {20: {"u1": "one two", "u2": "tree"}}, after=10)
     waits(frame, "() => document.querySelector('.step').textContent === 'Step 20'")
-    waits(frame, "() => document.querySelector(\"tbody[data-id='u2'] .heard\").textContent.includes('tree')")
+    waits(frame, "() => document.querySelector(\"tbody[data-id='u2'] .hypothesis\").textContent.includes('tree')")
 
 
 def test_without_transcripts_the_page_says_how_to_get_some(tmp_path, serve, open_dashboard):

@@ -15,12 +15,12 @@ import soundfile
 from transcript_asking import Asking
 from transcript_runs import SAMPLED, TEXTS, tone_trainer, write_transcripts
 
-from sonosco_like.callbacks import event_file, tensorboard
-from sonosco_like.callbacks.text_comparison.records import PLUGIN as WRITTEN_AS
-from sonosco_like.metrics import align, characters_of, count_errors, words_of
+from sonosco_like.callbacks.destinations import event_file, tensorboard
+from sonosco_like.callbacks.text_comparison.dashboard import PLUGIN as WRITTEN_AS
+from sonosco_like.edits import align, characters_of, count_errors, words_of
 from sonosco_like.serialization import load, save
-from sonosco_like.tensorboard_plugin.diffs import character_diff, confusions, word_diff
 from sonosco_like.tensorboard_plugin.records import PLUGIN
+from sonosco_like.tensorboard_plugin.table import character_diff, confusions, word_diff
 
 
 def test_reader_and_writer_agree_on_the_name():
@@ -139,7 +139,7 @@ def test_the_file_of_all_rows_is_safe_for_spreadsheets(crafted):
         "/transcripts.csv", run="run", set="val", mode="free", step=20, sort="id", order="asc", limit=1
     )
     rows = list(csv.reader(io.StringIO(answer.get_data(as_text=True))))
-    assert rows[0][:3] == ["id", "seconds", "said"]
+    assert rows[0][:3] == ["id", "seconds", "reference"]
     assert [row[0] for row in rows[1:]] == ["u1", "u2", "u3", "u4", "u5"]
     assert rows[5][2:4] == ["'=nine", "'-nine"]
     assert rows[1][4:] == ["0.2500", f"{5 / 18:.4f}"]

@@ -9,8 +9,8 @@ import numpy as np
 import soundfile
 
 from sonosco_like.callbacks import TensorBoardCallback, TranscriptDashboard
-from sonosco_like.callbacks.event_file import EventFile, summary_of
-from sonosco_like.callbacks.text_comparison.records import Heard, heard_record, utterances_record
+from sonosco_like.callbacks.destinations.event_file import EventFile, make_summary
+from sonosco_like.callbacks.text_comparison.dashboard import ValidationTexts, hypotheses_record, utterances_record
 from sonosco_like.data import AudioDataLoader, AudioDataset, BucketSampler
 from sonosco_like.data.features import LogMel
 from sonosco_like.data.manifest import write_manifest
@@ -94,11 +94,14 @@ def write_transcripts(
     file.forget_from(0 if after is None else after + 1)
     for step, texts in steps.items():
         hypotheses = {"free": list(texts.values())}
-        heard = Heard(list(references), list(references.values()), [1.5] * len(references), hypotheses).sorted()
-        key, utterances = utterances_record(heard, "val")
+        validated = ValidationTexts(
+            list(references), list(references.values()), [1.5] * len(references), hypotheses
+        ).sorted()
+        key, utterances = utterances_record(validated, "val")
         if step == min(steps):
-            file.add(summary_of(f"transcripts/val/utterances/{key}", utterances), step)
-        file.add(summary_of(f"transcripts/val/heard/{step:08d}", heard_record(heard, "val", key, step, after)), step)
+            file.add(make_summary(f"transcripts/val/utterances/{key}", utterances), step)
+        record = hypotheses_record(validated, "val", key, step, after)
+        file.add(make_summary(f"transcripts/val/heard/{step:08d}", record), step)
         after = step
     file.close()
     return folder

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tiny import Net, make_trainer
 from torch import nn
-from training_parts import Net, make_trainer
 
 from sonosco_like import serializable
 from sonosco_like.losses import JointLoss
@@ -23,7 +23,7 @@ from sonosco_like.models import (
 from sonosco_like.models.normalization import MaskedBatchNorm
 from sonosco_like.records import Batch
 from sonosco_like.training import seed_everything
-from sonosco_like.training.activations import recompute_activations
+from sonosco_like.training.assembly import recompute_activations
 
 
 class Block(nn.Module):

@@ -6,15 +6,15 @@ from collections import namedtuple
 
 import pytest
 import torch
+from tiny import make_trainer, squared_error
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from training_parts import make_trainer, squared_error
 
 from sonosco_like import ModelTrainer, load, save
 from sonosco_like.callbacks import AllPredictionsSame
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback, Moment
-from sonosco_like.metrics import Judged, metric
+from sonosco_like.metrics import DecodedBatch, metric
 from sonosco_like.metrics import Sums as RunningSums
 from sonosco_like.optim import SGD
 
@@ -174,7 +174,7 @@ class ErrorAbove:
     limit: float = 0.5
     name: str = "error_above"
 
-    def __call__(self, judged: Judged) -> RunningSums:
+    def __call__(self, judged: DecodedBatch) -> RunningSums:
         """The share, as sums."""
         off = (judged.output - judged.batch[1]).abs() > self.limit
         return RunningSums(off.sum(), off.numel())

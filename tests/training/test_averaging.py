@@ -6,7 +6,7 @@ import copy
 
 import pytest
 import torch
-from training_parts import Diary, Net, Sums, make_trainer
+from tiny import Diary, Net, Sums, make_trainer
 
 from sonosco_like import diff, load, serializable
 from sonosco_like.callbacks import EarlyStopping

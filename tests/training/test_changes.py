@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from training_parts import make_trainer
+from tiny import make_trainer
 
 from sonosco_like import diff, save, serializable, state
 from sonosco_like.errors import ConfigError
@@ -19,8 +19,11 @@ from sonosco_like.optim import (
     StepLR,
     WarmupHoldDecay,
 )
+from sonosco_like.serialization import Document, field_types
+from sonosco_like.training import Experiment
 from sonosco_like.training.changes import CHANGES, Changes
 
+OUTER = {name: kind for name, kind in field_types(Experiment).items() if name != "trainer"}
 HALF = "trainer.optimizer.lr=0.005"
 ON = "trainer.max_duration=null"
 
@@ -144,7 +147,7 @@ def test_what_is_set_as_it_was_is_no_change(tmp_path):
     same = ["seed=1234", "trainer.model.size=4", "trainer.optimizer={class: AdamW, lr: 1e-2}", "name=tiny"]
     changes = Changes(tmp_path, checkpoint, same)
     assert changes.for_config() == []
-    changes.load()
+    changes.load(Document.read(tmp_path / "config.yaml"), OUTER)
     changes.record()
     assert not (tmp_path / CHANGES).exists()
 
@@ -152,14 +155,14 @@ def test_what_is_set_as_it_was_is_no_change(tmp_path):
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
-        ("trainer.train_data_loader.size=5", "other data than its history says"),
+        ("trainer.train_data_loader.size=5", "other data than its history records"),
         ("trainer.accumulate_gradients=2", "gradients and scales"),
         ("trainer.precision=bfloat16", "gradients and scales"),
         ("trainer.optimizer={class: SGD, lr: 0.1}", "the former class"),
         ("trainer.optimizer.amsgrad=true", "moments of the optimizer"),
         ("trainer.scheduler.total_iters=3", "keeps its settings in its state"),
-        ("trainer.callbacks=[]", "callbacks are restored by their place"),
-        ("trainer.metrics=[token_accuracy]", "made with the former value"),
+        ("trainer.callbacks=[]", "callbacks are restored by their index"),
+        ("trainer.metrics=[token_accuracy]", "computed with the former value"),
     ],
 )
 def test_what_may_not_change_is_refused_with_a_reason_and_a_remedy(override, reason, tmp_path):
@@ -173,22 +176,24 @@ def test_what_may_not_change_is_refused_with_a_reason_and_a_remedy(override, rea
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("seed=5", "seed: .* everything random"),
+        ("seed=5", "seed: .* all random numbers"),
         ("name=other", "name: .* change it there"),
-        ("init_from=runs/x", "init_from: .* at the start of a run only"),
-        ("optimizer.lr=0.1", "optimizer.lr: .* those of the trainer begin with `trainer.`"),
-        ("epochs=9", "epochs: .* those of the trainer begin with `trainer.`"),
+        ("init_from=runs/x", "init_from: .* only when a run starts"),
+        ("optimizer.lr=0.1", "optimizer.lr: .* settings of the trainer begin with `trainer.`"),
+        ("epochs=9", "epochs: .* settings of the trainer begin with `trainer.`"),
     ],
 )
 def test_what_is_not_the_trainers_stays_as_it_is(override, said, tmp_path):
+    changes = Changes(tmp_path, saved(tmp_path), [override])
     with pytest.raises(ConfigError, match=said):
-        Changes(tmp_path, saved(tmp_path), [override]).load()
+        changes.load(Document.read(tmp_path / "config.yaml"), OUTER)
 
 
 def test_a_model_of_another_shape_is_refused_and_all_is_said_at_once(tmp_path):
     wanted = ["trainer.model.size=5", "trainer.accumulate_gradients=3", "trainer.epochs=9", "seed=4"]
+    changes = Changes(tmp_path, saved(tmp_path), wanted)
     with pytest.raises(ConfigError) as caught:
-        Changes(tmp_path, saved(tmp_path), wanted).load()
+        changes.load(Document.read(tmp_path / "config.yaml"), OUTER)
     assert "trainer.model.size: cannot change when a run is resumed: the weights of the checkpoint" in str(caught.value)
     assert "trainer.accumulate_gradients: cannot change" in str(caught.value)
     assert "seed: cannot change" in str(caught.value)
@@ -220,7 +225,7 @@ def test_a_torn_file_of_changes_is_named_and_kept_aside_when_there_is_a_new_one(
     checkpoint = saved(tmp_path)
     (tmp_path / CHANGES).write_text(content)
     changes = Changes(tmp_path, checkpoint, [HALF])
-    assert "have to be given again with --set" in caplog.text
+    assert "give later changes again with --set" in caplog.text
     changes.load()
     changes.record()
     assert (tmp_path / "changes.damaged.yaml").read_text() == content

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from sonosco_like.training.code_copy import VERSION, copy_code, user_modules
+from sonosco_like.training.provenance import VERSION, copy_code, user_modules
 from sonosco_like.version import __version__
 
 
@@ -52,14 +52,14 @@ def test_code_that_changed_since_is_kept_beside_the_first_copy_and_named(modules
     with caplog.at_level(logging.WARNING):
         copy_code(tmp_path / "run", step=40)
     code = tmp_path / "run" / "code"
-    assert "Code differs from when the run began: kept_package/inner.py." in caplog.text
+    assert "The code has changed since the start of the run: kept_package/inner.py." in caplog.text
     assert (code / "kept_package" / "inner.py").read_text() == "value = 1\n"
     assert (code / "from-step-00000040" / "kept_package" / "inner.py").read_text() == "value = 2\n"
 
 
 def test_a_script_is_copied_under_its_own_name(tmp_path):
     script = tmp_path / "my_script.py"
-    text = "from pathlib import Path\nfrom sonosco_like.training.code_copy import copy_code\ncopy_code(Path('run'))\n"
+    text = "from pathlib import Path\nfrom sonosco_like.training.provenance import copy_code\ncopy_code(Path('run'))\n"
     script.write_text(text)
     subprocess.run([sys.executable, str(script)], cwd=tmp_path, check=True)
     assert (tmp_path / "run" / "code" / "my_script.py").read_text() == text

@@ -21,13 +21,14 @@ HERE = Path(__file__).parents[1]
 FULL = """
 import json, logging, os, resource, sys
 from pathlib import Path
-from training_parts import Diary, make_trainer
+from tiny import Diary, make_trainer
 from sonosco_like import serializable
 from sonosco_like.callbacks import ModelCheckpoint
 from sonosco_like.errors import SonoscoError
 from sonosco_like.events import AbstractCallback
-from sonosco_like.training import Checkpoints, Experiment, open_run
-from sonosco_like.training.saving import CheckpointSaver
+from sonosco_like.runs.checkpoints import Checkpoints
+from sonosco_like.training import Experiment, open_run
+from sonosco_like.training.saver import CheckpointSaver
 
 place, way, on_failure = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(message)s")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from training_parts import make_trainer, tiny_config
+from tiny import make_trainer, tiny_config
 
 from sonosco_like.cli import run
 from sonosco_like.errors import UsageError
-from sonosco_like.training.devices import choose_device, devices_here
+from sonosco_like.training.assembly import choose_device, devices_here
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a machine without a GPU is asked for one")
-IMPORTS = ["--import", "training_parts"]
+IMPORTS = ["--import", "tiny"]
 
 
 def test_what_is_there_is_taken():

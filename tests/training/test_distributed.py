@@ -6,20 +6,18 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
 from distributed_parts import Plain, batch_of, uneven_batch
-from training_parts import squared_error
+from tiny import squared_error
+from torchruns import HERE, said_by, sonosco, start
 
 from sonosco_like import diff, load
+from sonosco_like.runs.remote_copy import RemoteCopy
 from sonosco_like.training import seed_everything
-from sonosco_like.training.remote import RemoteCopy
-
-HERE = Path(__file__).parents[1]
 
 CONFIG = """
 class: Experiment
@@ -28,7 +26,7 @@ seed: 7
 trainer:
   class: ModelTrainer
   model: {class: MODEL}
-  loss: training_parts.squared_error
+  loss: tiny.squared_error
   epochs: 3
   accumulate_gradients: 2
   train_data_loader: {class: distributed_parts.Shares}
@@ -36,44 +34,28 @@ trainer:
   optimizer: {class: SGD, lr: 0.05}
   callbacks:
   - {class: distributed_parts.Witness}FREEZE
-  - {class: training_parts.Gate, at: 6}
+  - {class: tiny.Gate, at: 6}
   - {class: ModelCheckpoint, every: 2ba, keep_last: 9}
 """
 
 
-def torchrun(folder: Path, *arguments: str) -> subprocess.Popen:
-    modules = ["--import", "training_parts", "--import", "distributed_parts"]
-    return start(folder, "-m", "sonosco_like", *arguments, *modules)
-
-
-def start(folder: Path, *program: str) -> subprocess.Popen:
-    environment = {**os.environ, "PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    return subprocess.Popen(
-        [*command, *program], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-
-
-def train(folder: Path, model: str, freeze: str = "", changes: dict[str, str] | None = None) -> subprocess.Popen:
+def train(
+    folder: Path, model: str, freeze: str = "", changes: dict[str, str] | None = None, warm: bool = True
+) -> subprocess.Popen:
     folder.mkdir(parents=True, exist_ok=True)
     config = CONFIG.replace("MODEL", model).replace("FREEZE", freeze)
     for old, new in (changes or {}).items():
         assert old in config
         config = config.replace(old, new)
     (folder / "config.yaml").write_text(config)
-    return torchrun(folder, "train", "--config", "config.yaml", "--run-dir", "run")
-
-
-def finished(process: subprocess.Popen) -> None:
-    said, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, said
+    return sonosco(folder, "train", "--config", "config.yaml", "--run-dir", "run", warm=warm)
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
     """A run of two processes with a model that draws no random numbers."""
     folder = tmp_path_factory.mktemp("plain")
-    finished(train(folder, "distributed_parts.Plain"))
+    said_by(train(folder, "distributed_parts.Plain"))
     return folder
 
 
@@ -86,7 +68,7 @@ def test_two_processes_learn_what_one_would_learn_from_all_their_batches(plain):
 @pytest.mark.parametrize("together", [1, 2])
 def test_batches_of_two_processes_count_for_as_much_as_is_in_them(together, tmp_path):
     changes = {"accumulate_gradients: 2": f"accumulate_gradients: {together}", "parts.Shares}": "parts.Uneven}"}
-    finished(train(tmp_path, "distributed_parts.Plain", changes=changes))
+    said_by(train(tmp_path, "distributed_parts.Plain", changes=changes))
     expected = _of_one_large_batch(uneven_batch, together)
     for rank in (0, 1):
         assert torch.allclose(torch.tensor(_seen(tmp_path, 2, rank)["weights"]), expected, atol=1e-5)
@@ -132,15 +114,15 @@ def test_only_the_first_process_writes_the_run(plain):
 
 def test_a_run_of_two_processes_that_was_killed_goes_on_bit_exact(tmp_path):
     freeze = '\n  - {class: FreezeParameters, patterns: ["layers.3.*"], until: 4ba}'
-    finished(train(tmp_path / "whole", "training_parts.Net", freeze=freeze))
+    said_by(train(tmp_path / "whole", "tiny.Net", freeze=freeze))
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "run.hold").touch()
-    process = train(tmp_path / "broken", "training_parts.Net", freeze=freeze)
+    process = train(tmp_path / "broken", "tiny.Net", freeze=freeze, warm=False)
     while not (tmp_path / "broken" / "run" / "checkpoints" / "step-00000006").exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     _kill(process)
-    finished(torchrun(tmp_path / "broken", "resume", "run"))
+    said_by(sonosco(tmp_path / "broken", "resume", "run"))
     found = [str(each) for each in diff(tmp_path / "whole" / "run" / "final", tmp_path / "broken" / "run" / "final")]
     assert [each for each in found if "seconds" not in each] == []
     for rank in (0, 1):
@@ -152,20 +134,20 @@ def test_two_processes_resume_a_run_from_a_url_which_the_first_one_fetches(plain
     url = (tmp_path / "remote").as_uri()
     with RemoteCopy(plain / "run", url):
         pass
-    finished(torchrun(tmp_path, "resume", url, "--run-dir", "here", "--set", "trainer.epochs=4"))
+    said_by(sonosco(tmp_path, "resume", url, "--run-dir", "here", "--set", "trainer.epochs=4"))
     assert load(tmp_path / "here" / "final").epoch == 4
     assert _seen(tmp_path, 3, 0)["weights"] == _seen(tmp_path, 3, 1)["weights"]
 
 
 def test_processes_agree_on_the_folder_of_a_run_that_is_named_after_the_time(plain, tmp_path):
     (tmp_path / "config.yaml").write_text((plain / "config.yaml").read_text().replace("epochs: 3", "epochs: 1"))
-    finished(torchrun(tmp_path, "train", "--config", "config.yaml"))
+    said_by(sonosco(tmp_path, "train", "--config", "config.yaml"))
     assert len(list((tmp_path / "runs").iterdir())) == 1
     assert _seen(tmp_path, 0, 0)["folder"] == _seen(tmp_path, 0, 1)["folder"]
 
 
 def test_batch_normalisation_can_see_the_batches_of_all_processes_as_one(tmp_path):
-    finished(start(tmp_path, str(HERE / "distributed_normalization.py")))
+    said_by(start(tmp_path, str(HERE / "distributed_normalization.py")))
 
 
 def _kill(process: subprocess.Popen) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from distributed_parts import Heads, task_of
+from tiny import squared_error
 from torchruns import HERE, said_by, sonosco, start
-from training_parts import squared_error
 
 from sonosco_like import diff, load
 from sonosco_like.training import seed_everything
@@ -20,8 +20,8 @@ name: together
 seed: 7
 trainer:
   class: ModelTrainer
-  model: {class: training_parts.Net}
-  loss: training_parts.squared_error
+  model: {class: tiny.Net}
+  loss: tiny.squared_error
   epochs: 2
   accumulate_gradients: 2
   averaging: {class: WeightAverage, decay: 0.9}
@@ -111,7 +111,7 @@ def test_a_time_limit_that_one_process_reaches_ends_all_at_the_same_batch(tmp_pa
 
 
 def test_parameters_that_only_some_batches_of_some_processes_use_learn_as_in_one_process(tmp_path):
-    config = CONFIG.replace("training_parts.Net", "distributed_parts.Heads").replace("Shares", "Tasks")
+    config = CONFIG.replace("tiny.Net", "distributed_parts.Heads").replace("Shares", "Tasks")
     freeze = '  - {class: FreezeParameters, patterns: ["heads.2.*"], until: 4ba}\n'
     folder = write(tmp_path, config.replace("AdamW, lr: 0.05", "SGD, lr: 0.05") + freeze)
     train(folder)

@@ -6,16 +6,13 @@ import json
 from collections import Counter
 
 import pytest
-from test_distributed import HERE, start
+from torchruns import HERE, said_by, start
 
 EXAMPLES, VALIDATED = 23, 7
 
 
 def run(folder, kind, stop_at=0):
-    process = start(folder, str(HERE / "distributed_loaders.py"), kind, str(stop_at))
-    said, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, said
-    return said
+    return said_by(start(folder, str(HERE / "distributed_loaders.py"), kind, str(stop_at)))
 
 
 def seen(folder, stop_at=0):

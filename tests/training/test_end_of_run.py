@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 from matrix_parts import KILL, config_text, make_corpus
-from test_resume_matrix import points, resume, train
-from zygote import Zygote
+from test_resume_matrix import points, resume, run_matrix, train
 
 from sonosco_like import load
-from sonosco_like.training import Checkpoints
-from sonosco_like.training.comparison import compare_runs
+from sonosco_like.runs.checkpoints import Checkpoints
+from sonosco_like.training.verification import compare_runs
 
 HERE = Path(__file__).parent
 LAST_STEP = 15  # of 3 epochs of 5 batches; a checkpoint is taken every 2 batches, so the last one is that of the end
@@ -27,14 +26,6 @@ CALLBACKS = """  - {class: matrix_parts.EndKiller, name: before, order: -10}
 
 
 @pytest.fixture(scope="module")
-def zygote():
-    """Starts commands quickly."""
-    made = Zygote(HERE)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def config(tmp_path_factory):
     """A model with batch normalisation, an average of its weights, and the mean of the last three checkpoints."""
     corpus = tmp_path_factory.mktemp("noise")
@@ -44,20 +35,20 @@ def config(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def whole(zygote, config, tmp_path_factory):
+def whole(config, tmp_path_factory):
     """The run that was never stopped."""
     folder = tmp_path_factory.mktemp("whole")
     (folder / "config.yaml").write_text(config)
-    train(zygote, folder, 0)
+    train(folder, 0)
     return folder / "run"
 
 
 @pytest.fixture(scope="module")
-def begun(zygote, config, tmp_path_factory):
+def begun(config, tmp_path_factory):
     """A run that was killed one batch before its end."""
     folder = tmp_path_factory.mktemp("begun")
     (folder / "config.yaml").write_text(config)
-    train(zygote, folder, -signal.SIGKILL, **{KILL: f"batch_end {LAST_STEP - 1}"})
+    train(folder, -signal.SIGKILL, **{KILL: f"batch_end {LAST_STEP - 1}"})
     return folder
 
 
@@ -92,49 +83,49 @@ def test_final_is_the_mean_of_the_weights_of_the_training_and_of_their_averages(
 
 @pytest.mark.parametrize("place", ["before", "averaged", "exported"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_signal_while_the_training_ends_changes_nothing(zygote, whole, begun, tmp_path, place, number):
+def test_a_signal_while_the_training_ends_changes_nothing(whole, begun, tmp_path, place, number):
     shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
     code = -number if number == signal.SIGKILL else 128 + number
-    resume(zygote, tmp_path, code, **{KILL: f"{place} {number:d}"})
-    resume(zygote, tmp_path, 0)
+    resume(tmp_path, code, **{KILL: f"{place} {number:d}"})
+    resume(tmp_path, 0)
     assert_same_end(whole, tmp_path / "run")
 
 
-def test_a_kill_before_any_file_operation_of_the_end_changes_nothing(zygote, whole, begun, tmp_path):
+def test_a_kill_before_any_file_operation_of_the_end_changes_nothing(whole, begun, tmp_path):
     """Each of them: of the last checkpoint, of the pointers, of what is pruned, and of `final/`."""
     operation = code = 0
     while True:
         operation += 1
         folder = tmp_path / str(operation)
         shutil.copytree(begun, folder)
-        code = zygote.run("resume", folder / "run", log=folder / "log.txt", **{KILL: f"save {operation} {LAST_STEP}"})
+        code = run_matrix("resume", folder / "run", log=folder / "log.txt", **{KILL: f"save {operation} {LAST_STEP}"})
         if code == 0:
             break
         assert code == -signal.SIGKILL, (folder / "log.txt").read_text()
-        resume(zygote, folder, 0)
+        resume(folder, 0)
         assert_same_end(whole, folder / "run")
         shutil.rmtree(folder)
     assert operation > 10
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_to_resume_a_finished_run_changes_no_byte_of_what_it_came_to(zygote, whole, tmp_path, times):
+def test_to_resume_a_finished_run_changes_no_byte_of_what_it_came_to(whole, tmp_path, times):
     shutil.copytree(whole, tmp_path / "run")
     places = ("final", "checkpoints", "inference")
     before = [contents(tmp_path / "run" / place) for place in places]
     for _ in range(times):
-        resume(zygote, tmp_path, 0)
+        resume(tmp_path, 0)
     assert [contents(tmp_path / "run" / place) for place in places] == before
     assert points(tmp_path / "run") == points(whole)
 
 
-def test_a_finished_run_goes_on_from_the_weights_of_its_training(zygote, whole, config, tmp_path):
+def test_a_finished_run_goes_on_from_the_weights_of_its_training(whole, config, tmp_path):
     """It becomes the run that was asked for more epochs at once, but for the checkpoint at its first end."""
     shutil.copytree(whole, tmp_path / "short" / "run")
-    resume(zygote, tmp_path / "short", 0, "--set", "trainer.epochs=5")
+    resume(tmp_path / "short", 0, "--set", "trainer.epochs=5")
     (tmp_path / "long").mkdir()
     (tmp_path / "long" / "config.yaml").write_text(config.replace("epochs: 3", "epochs: 5"))
-    train(zygote, tmp_path / "long", 0)
+    train(tmp_path / "long", 0)
     last = [load(tmp_path / name / "run" / "checkpoints" / "step-00000025") for name in ("short", "long")]
     for name, weight in last[0].model.state_dict().items():
         assert torch.equal(weight, last[1].model.state_dict()[name]), name
@@ -142,21 +133,21 @@ def test_a_finished_run_goes_on_from_the_weights_of_its_training(zygote, whole, 
     assert weights[0] == weights[1]
 
 
-def test_an_interruption_near_the_end_adds_nothing_to_the_mean(zygote, whole, begun, tmp_path):
+def test_an_interruption_near_the_end_adds_nothing_to_the_mean(whole, begun, tmp_path):
     shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
-    resume(zygote, tmp_path, 143, **{KILL: f"before {signal.SIGTERM:d}"})
+    resume(tmp_path, 143, **{KILL: f"before {signal.SIGTERM:d}"})
     assert (tmp_path / "run" / "checkpoints" / f"step-{LAST_STEP:08d}").is_dir()
     assert not (tmp_path / "run" / "final").exists()
-    resume(zygote, tmp_path, 0)
+    resume(tmp_path, 0)
     assert_same_end(whole, tmp_path / "run")
 
 
-def test_without_checkpoints_a_run_does_not_go_on_from_a_mean(zygote, whole, tmp_path):
+def test_without_checkpoints_a_run_does_not_go_on_from_a_mean(whole, tmp_path):
     shutil.copytree(whole, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     before = contents(tmp_path / "run" / "final")
     command = ("resume", tmp_path / "run")
-    assert zygote.run(*command, log=tmp_path / "log.txt") == 0
-    assert zygote.run(*command, "--set", "trainer.epochs=5", log=tmp_path / "log.txt") == 2
+    assert run_matrix(*command, log=tmp_path / "log.txt") == 0
+    assert run_matrix(*command, "--set", "trainer.epochs=5", log=tmp_path / "log.txt") == 2
     assert "cannot go on: the only weights that are left are the mean of step-" in (tmp_path / "log.txt").read_text()
     assert contents(tmp_path / "run" / "final") == before

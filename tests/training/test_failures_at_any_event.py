@@ -7,7 +7,7 @@ from dataclasses import field
 
 import pytest
 from event_records import records
-from training_parts import Sums, make_trainer
+from tiny import Sums, make_trainer
 
 from sonosco_like import diff, serializable, state
 from sonosco_like.callbacks import (
@@ -125,7 +125,7 @@ def rows(folder):
 
 
 def differences(a, b):
-    ignored = ("state.seconds", ".sizes", ".row.seconds", "callbacks[0]")
+    ignored = ("state.position.seconds", ".sizes", ".row.seconds", "callbacks[0]")
     return [str(found) for found in diff(a, b) if not any(word in found.path for word in ignored)]
 
 

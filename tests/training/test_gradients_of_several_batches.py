@@ -6,10 +6,10 @@ import logging
 
 import pytest
 import torch
+from tiny import Diary, SaveAt, make_trainer, squared_error
 from torch import nn
-from training_parts import Diary, make_trainer, squared_error
 
-from sonosco_like import load, serializable
+from sonosco_like import load
 from sonosco_like.events import AbstractCallback, Stop
 from sonosco_like.losses import CrossEntropyLoss, CTCLoss, JointLoss
 from sonosco_like.models import LAS, Listener, Speller
@@ -26,6 +26,7 @@ class Gradients(Diary):
     """Keeps the gradients of each step before they are clipped."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.steps, self.norms = [], []
 
     def on_event(self, moment) -> None:
@@ -245,24 +246,12 @@ def test_a_step_that_a_stop_interrupts_is_left_out(event, precision):
         torch.testing.assert_close(found, wanted, rtol=2e-2, atol=1e-4)
 
 
-@serializable
-class SaveAt(AbstractCallback):
-    """Asks for a checkpoint at one step."""
-
-    step: int = 1
-    path: str = ""
-
-    def on_batch_end(self, moment) -> None:
-        if moment.context.global_step == self.step:
-            moment.context.save_checkpoint(self.path)
-
-
 def test_the_weights_of_a_group_are_saved_with_its_gradients(tmp_path):
     path = tmp_path / "saved"
-    whole = make_trainer(accumulate_gradients=4, callbacks=[SaveAt(step=3, path=str(path))])
+    whole = make_trainer(accumulate_gradients=4, callbacks=[SaveAt(at=3, path=path)])
     whole.start_training()
     resumed = load(path)
-    assert resumed._opt.state_dict()["weight"] == 24.0
+    assert resumed.parts.optimization.state_dict()["weight"] == 24.0
     resumed.continue_training()
     for name, weight in whole.model.state_dict().items():
         assert torch.equal(weight, resumed.model.state_dict()[name]), name
@@ -271,12 +260,12 @@ def test_the_weights_of_a_group_are_saved_with_its_gradients(tmp_path):
 def test_gradients_that_a_former_version_saved_are_taken_as_they_were_meant():
     trainer = make_trainer(accumulate_gradients=4, max_duration="3ba", val_data_loader=None)
     trainer.start_training()
-    content = trainer._opt.state_dict()
+    content = trainer.parts.optimization.state_dict()
     former = {name: value for name, value in content.items() if name != "weight"}
     former["gradients"] = {name: gradient * 3 / 4 for name, gradient in content["gradients"].items()}
-    trainer._opt.load_state_dict(former, 4)
-    for name, gradient in trainer._opt.state_dict()["gradients"].items():
+    trainer.parts.optimization.load_state_dict(former, 4)
+    for name, gradient in trainer.parts.optimization.state_dict()["gradients"].items():
         torch.testing.assert_close(gradient, content["gradients"][name])
-    trainer._opt.announce(8.0)
-    trainer._opt.backward(squared_error(trainer.model(torch.ones(8, 4)), torch.ones(8, 1)))
-    assert (trainer._opt.pending, trainer._opt.weight) == (4, 32.0)
+    trainer.parts.optimization.announce(8.0)
+    trainer.parts.optimization.backward(squared_error(trainer.model(torch.ones(8, 4)), torch.ones(8, 1)))
+    assert (trainer.parts.optimization.pending, trainer.parts.optimization.weight) == (4, 32.0)

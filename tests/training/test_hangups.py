@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from training_parts import tiny_config
+from tiny import tiny_config
 
-from sonosco_like.training import Checkpoints
+from sonosco_like.runs.checkpoints import Checkpoints
 
 HERE = Path(__file__).parents[1]
 
@@ -24,12 +24,12 @@ CONFIG = tiny_config(
   callbacks:
   - {class: ProgressBar}
   - {class: LogMeasures, every: 1ba}
-  - {class: training_parts.Gate, at: 4}
+  - {class: tiny.Gate, at: 4}
   - {class: ModelCheckpoint, every: 4ba, keep_last: 2}
 """,
     epochs=6,
 )
-COMMAND = ["train", "--config", "tiny.yaml", "--run-dir", "run", "--import", "training_parts"]
+COMMAND = ["train", "--config", "tiny.yaml", "--run-dir", "run", "--import", "tiny"]
 
 
 @pytest.fixture

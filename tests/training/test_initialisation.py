@@ -6,12 +6,12 @@ import logging
 
 import pytest
 import torch
+from tiny import Net, make_trainer
 from torch import nn
-from training_parts import Net, make_trainer
 
 from sonosco_like import save, serializable
 from sonosco_like.errors import UsageError
-from sonosco_like.training.checkpoints import Checkpoints
+from sonosco_like.runs.checkpoints import Checkpoints
 from sonosco_like.training.initialisation import InitialWeights, initialise
 
 
@@ -55,7 +55,7 @@ def test_a_run_stands_for_its_best_checkpoint(source, tmp_path):
 
 
 def test_averaged_weights_are_preferred_as_they_are_for_recognising(tmp_path):
-    from sonosco_like.training.averaging import WeightAverage
+    from sonosco_like.training.used_weights import WeightAverage
 
     trainer = make_trainer(max_duration="5ba", averaging=WeightAverage())
     trainer.start_training()
@@ -77,7 +77,7 @@ def test_names_are_matched_after_renaming_and_the_rest_is_reported(source, caplo
     assert torch.equal(model.head.weight, head)
     assert matching.missing == ("head.weight", "head.bias")
     assert f"init_from: 9 of 11 weights taken from {checkpoint}" in caplog.text
-    assert "2 not in the checkpoint, so drawn anew: head.weight, head.bias" in caplog.text
+    assert "2 not in the checkpoint, so drawn from the seed: head.weight, head.bias" in caplog.text
 
 
 def test_other_shapes_are_refused_with_the_pattern_that_leaves_them_out(source, tmp_path):
@@ -86,7 +86,7 @@ def test_other_shapes_are_refused_with_the_pattern_that_leaves_them_out(source, 
     drawn = model.layers[0].weight.clone()
     with pytest.raises(UsageError) as caught:
         initialise(model, checkpoint)
-    assert "layers.0.weight (8 x 4 there, 8 x 6 here)" in str(caught.value)
+    assert "layers.0.weight (8 x 4 in the checkpoint, 8 x 6 in the model)" in str(caught.value)
     assert "leave_out: ['layers.0.weight']" in str(caught.value)
     assert torch.equal(model.layers[0].weight, drawn)
     matching = initialise(model, InitialWeights(run=checkpoint, leave_out=["layers.0.*"]))
@@ -111,9 +111,9 @@ def test_what_only_the_checkpoint_has_is_reported(tmp_path):
     ("wanted", "said"),
     [
         ({"leave_out": ["layer.*"]}, r"'layer\.\*', which matches no weight; did you mean 'layers\.\*'\?"),
-        ({"rename": {"body.": "layers."}}, "no weight begins with 'body.'"),
+        ({"rename": {"body.": "layers."}}, "the prefix 'body.', with which no weight begins"),
         ({"rename": {"layers.0.": "layers.1."}}, "gives two weights the name"),
-        ({"rename": {"layers.": "other."}}, "no weight of .* has the name of one here"),
+        ({"rename": {"layers.": "other."}}, "no weight of .* has the name of a weight of this model"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(wanted, said, source):
@@ -125,7 +125,7 @@ def test_settings_that_do_not_fit_are_refused(wanted, said, source):
 def test_what_is_no_checkpoint_of_ours_is_refused(tmp_path):
     torch.save({}, tmp_path / "model.pt")
     for path in (tmp_path / "nowhere", tmp_path, tmp_path / "model.pt"):
-        with pytest.raises(UsageError, match=r"init_from: .*formats other than ours are not read"):
+        with pytest.raises(UsageError, match=r"init_from: .*Only weights that sonosco_like saved can be read"):
             initialise(Net(), path)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from training_parts import Diary, Sums, make_trainer
+from tiny import Diary, Sums, make_trainer
 
 from sonosco_like.callbacks import LogMeasures
 from sonosco_like.callbacks.intervals import Every

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from training_parts import Sums, make_trainer
+from tiny import Sums, make_trainer
 
 from sonosco_like import dumps, load, loads, save, serializable
 from sonosco_like.callbacks import EarlyStopping

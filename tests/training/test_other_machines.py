@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from training_parts import make_trainer
+from tiny import make_trainer
 
 from sonosco_like.callbacks import ModelCheckpoint
-from sonosco_like.training import Checkpoints, Experiment, open_run
+from sonosco_like.runs.checkpoints import Checkpoints
+from sonosco_like.training import Experiment, open_run
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from loader_parts import KINDS, Noisy, Pairs
+from tiny import Diary, make_trainer
 from torch import nn
 from torch.utils.data import DataLoader
-from training_parts import Diary, make_trainer
 
 from sonosco_like import Experiment, serializable
 from sonosco_like.errors import SonoscoError, UsageError

@@ -17,22 +17,14 @@ from pathlib import Path
 
 import pytest
 from matrix_parts import KILL, MODELS, config_text, make_corpus
-from zygote import Zygote
+from warm import run_sonosco
 
 from sonosco_like import load
-from sonosco_like.training.comparison import compare_runs
+from sonosco_like.training.verification import compare_runs
 
 accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
 HERE = Path(__file__).parent
 PLACES = ["batch_end 3", "save {n} 6", "epoch_end 1", "batch_end 13"]
-
-
-@pytest.fixture(scope="module")
-def zygote():
-    """Starts commands quickly."""
-    made = Zygote(HERE)
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +36,7 @@ def corpus(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def unbroken(zygote, corpus, tmp_path_factory):
+def unbroken(corpus, tmp_path_factory):
     """The run of a cell that was never stopped; made once, whatever the number of workers."""
     known: dict[tuple, Path] = {}
 
@@ -53,26 +45,31 @@ def unbroken(zygote, corpus, tmp_path_factory):
         if cell not in known:
             folder = tmp_path_factory.mktemp("unbroken")
             (folder / "config.yaml").write_text(config_text(corpus, *cell))
-            train(zygote, folder, 0)
+            train(folder, 0)
             known[cell] = folder / "run"
         return known[cell]
 
     return run
 
 
-def train(zygote: Zygote, folder: Path, expected: int, **environment: str) -> None:
+def run_matrix(*arguments: object, log: Path, **environment: str) -> int:
+    """Run a command whose configs name what is in `matrix_parts.py`."""
+    return run_sonosco(*arguments, "--import", "matrix_parts", log=log, PYTHONPATH=str(HERE), **environment)
+
+
+def train(folder: Path, expected: int, **environment: str) -> None:
     arguments = ["train", "--config", folder / "config.yaml", "--run-dir", folder / "run"]
-    code = zygote.run(*arguments, log=folder / "log.txt", **environment)
+    code = run_matrix(*arguments, log=folder / "log.txt", **environment)
     assert code == expected, (folder / "log.txt").read_text()
 
 
-def resume(zygote: Zygote, folder: Path, expected: int, *settings: str, **environment: str) -> None:
+def resume(folder: Path, expected: int, *settings: str, **environment: str) -> None:
     """Continue a run; one that was killed before its first checkpoint begins again."""
     if not list((folder / "run" / "checkpoints").glob("step-*")):
         shutil.rmtree(folder / "run", ignore_errors=True)
-        train(zygote, folder, expected, **environment)
+        train(folder, expected, **environment)
         return
-    code = zygote.run("resume", folder / "run", *settings, log=folder / "log.txt", **environment)
+    code = run_matrix("resume", folder / "run", *settings, log=folder / "log.txt", **environment)
     assert code == expected, (folder / "log.txt").read_text()
 
 
@@ -94,12 +91,12 @@ def assert_alike(whole: Path, broken: Path, but: tuple[str, ...] = ()) -> None:
     assert kept[0] == kept[1]
 
 
-def kill_everywhere(zygote, folder, places) -> None:
+def kill_everywhere(folder, places) -> None:
     """Begin a run and resume it, killed each time at the next place; then let it finish."""
     for number, place in enumerate(places):
         begin = train if number == 0 else resume
-        begin(zygote, folder, -signal.SIGKILL, **{KILL: place})
-    resume(zygote, folder, 0)
+        begin(folder, -signal.SIGKILL, **{KILL: place})
+    resume(folder, 0)
 
 
 @pytest.mark.parametrize(
@@ -113,10 +110,10 @@ def kill_everywhere(zygote, folder, places) -> None:
     ids=list(MODELS),
 )
 def test_a_killed_run_ends_as_the_unbroken_one(
-    model, accumulate, precision, workers, places, zygote, corpus, unbroken, tmp_path
+    model, accumulate, precision, workers, places, corpus, unbroken, tmp_path
 ):
     (tmp_path / "config.yaml").write_text(config_text(corpus, model, accumulate, precision, workers))
-    kill_everywhere(zygote, tmp_path, places)
+    kill_everywhere(tmp_path, places)
     whole = unbroken(model, accumulate, precision)
     assert_alike(whole, tmp_path / "run", but=("num_workers",))
     heard = [load(run / "final") for run in (whole, tmp_path / "run")]
@@ -130,26 +127,26 @@ CELLS = list(itertools.product(MODELS, (1, 2), ("float32", "bfloat16"), (0, 2)))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(CELLS)), ids=["-".join(map(str, cell)) for cell in CELLS])
-def test_every_cell_of_the_matrix_survives_a_kill_everywhere(number, zygote, corpus, unbroken, tmp_path):
+def test_every_cell_of_the_matrix_survives_a_kill_everywhere(number, corpus, unbroken, tmp_path):
     model, accumulate, precision, workers = CELLS[number]
     (tmp_path / "config.yaml").write_text(config_text(corpus, model, accumulate, precision, workers))
-    kill_everywhere(zygote, tmp_path, [place.format(n=1 + number % 10) for place in PLACES])
+    kill_everywhere(tmp_path, [place.format(n=1 + number % 10) for place in PLACES])
     assert_alike(unbroken(model, accumulate, precision), tmp_path / "run", but=("num_workers",))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", range(1, 13))
-def test_a_save_survives_a_kill_before_each_of_its_file_operations(operation, zygote, corpus, unbroken, tmp_path):
+def test_a_save_survives_a_kill_before_each_of_its_file_operations(operation, corpus, unbroken, tmp_path):
     (tmp_path / "config.yaml").write_text(config_text(corpus, "tds"))
-    kill_everywhere(zygote, tmp_path, [f"save {operation} 2", f"save {operation} 8"])
+    kill_everywhere(tmp_path, [f"save {operation} 2", f"save {operation} 8"])
     assert_alike(unbroken("tds", 1, "float32"), tmp_path / "run")
 
 
-def test_a_run_goes_on_elsewhere_with_other_workers_and_another_hash_seed(zygote, corpus, unbroken, tmp_path):
+def test_a_run_goes_on_elsewhere_with_other_workers_and_another_hash_seed(corpus, unbroken, tmp_path):
     first = tmp_path / "first"
     first.mkdir()
     (first / "config.yaml").write_text(config_text(corpus, "deepspeech2"))
-    train(zygote, first, -signal.SIGKILL, **{KILL: "batch_end 7"})
+    train(first, -signal.SIGKILL, **{KILL: "batch_end 7"})
     moved = tmp_path / "moved"
     first.rename(moved)
     workers = "trainer.train_data_loader.num_workers=1"
@@ -158,21 +155,21 @@ def test_a_run_goes_on_elsewhere_with_other_workers_and_another_hash_seed(zygote
     command = [sys.executable, "-m", "sonosco_like", "resume", moved / "run", "--set", workers]
     killed = subprocess.run([*command, "--import", "matrix_parts"], env=environment, capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    resume(zygote, moved, 0)
+    resume(moved, 0)
     assert_alike(unbroken("deepspeech2", 1, "float32"), moved / "run", but=("num_workers",))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", range(1, 26))
-def test_a_run_that_was_killed_while_it_was_copied_goes_on_from_the_copy(operation, zygote, corpus, unbroken, tmp_path):
+def test_a_run_that_was_killed_while_it_was_copied_goes_on_from_the_copy(operation, corpus, unbroken, tmp_path):
     """Its own machine is gone. What was copied last may be torn; what is marked complete never is."""
     first, url = tmp_path / "first", f"file://{tmp_path}/remote/run"
     first.mkdir()
     (first / "config.yaml").write_text(f"{config_text(corpus, 'tds').strip()}\nremote: {url}\n")
     allowed = {"SONOSCO_ALLOW_WRITE": f"file://{tmp_path}/remote"}
-    train(zygote, first, -signal.SIGKILL, **{KILL: f"copy {operation} 8"}, **allowed)
+    train(first, -signal.SIGKILL, **{KILL: f"copy {operation} 8"}, **allowed)
     shutil.rmtree(first)
     run = tmp_path / "second" / "run"
-    code = zygote.run("resume", url, "--run-dir", run, log=tmp_path / "log.txt", **allowed)
+    code = run_matrix("resume", url, "--run-dir", run, log=tmp_path / "log.txt", **allowed)
     assert code == 0, (tmp_path / "log.txt").read_text()
     assert_alike(unbroken("tds", 1, "float32"), run, but=("remote",))

@@ -8,8 +8,8 @@ from inspect import signature
 
 import pytest
 import torch
+from tiny import Diary, Sums, make_trainer, squared_error
 from torch import Tensor, nn
-from training_parts import Diary, Sums, make_trainer, squared_error
 
 from sonosco_like import serializable, state
 from sonosco_like.callbacks import LimitBatches
@@ -141,7 +141,7 @@ def test_data_that_can_be_read_only_once_is_refused_when_it_is_over():
     for _ in range(2):  # and again: the epoch is not taken for done
         with pytest.raises(UsageError, match=r"epoch 1\. Give something that can be iterated more than once"):
             trainer.continue_training()
-        assert (trainer.epoch, trainer.epoch_read, trainer.global_step) == (1, False, 5)
+        assert (trainer.epoch, trainer.position.is_read, trainer.global_step) == (1, False, 5)
 
 
 def test_a_used_up_generator_is_refused_with_the_same_remedy():

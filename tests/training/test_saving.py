@@ -7,16 +7,17 @@ import threading
 
 import pytest
 import torch
-from training_parts import Diary, make_trainer
+from tiny import Diary, make_trainer
 
 from sonosco_like import load, serializable, state
 from sonosco_like.callbacks import ModelCheckpoint
 from sonosco_like.errors import ConfigError, StorageError
 from sonosco_like.events import AbstractCallback
+from sonosco_like.runs.checkpoints import Checkpoints
 from sonosco_like.serialization import verify
-from sonosco_like.training import Checkpoints, Experiment
+from sonosco_like.training import Experiment
 from sonosco_like.training.experiment import RunFailedError
-from sonosco_like.training.saving import CheckpointSaver
+from sonosco_like.training.saver import CheckpointSaver
 
 
 @serializable
@@ -142,7 +143,7 @@ def test_a_process_that_just_ends_completes_the_save_in_flight(tmp_path, run_pyt
 import torch
 from pathlib import Path
 from sonosco_like import serializable, state
-from sonosco_like.training.saving import CheckpointSaver
+from sonosco_like.training.saver import CheckpointSaver
 
 @serializable
 class Big:

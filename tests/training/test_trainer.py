@@ -7,9 +7,9 @@ import logging
 
 import pytest
 import torch
+from tiny import Diary, Sums, make_trainer, squared_error
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from training_parts import Diary, Sums, make_trainer, squared_error
 
 from sonosco_like import dumps, loads
 from sonosco_like.errors import UsageError
@@ -126,7 +126,8 @@ class Stopping(Diary):
     """Raises a Stop at one event."""
 
     def __init__(self, event, scope="training", at=7):
-        self.event, self.scope, self.at, self.losses, self.heard = event, scope, at, [], []
+        super().__init__()
+        self.event, self.scope, self.at = event, scope, at
 
     def on_event(self, moment):
         super().on_event(moment)
@@ -312,7 +313,8 @@ class Logging(Diary):
     """Logs at every start and end of a stage, and remembers at which step it was written and heard."""
 
     def __init__(self):
-        self.losses, self.heard, self.written, self.batch = [], [], [], []
+        super().__init__()
+        self.written, self.batch = [], []
 
     def on_event(self, moment):
         context = moment.context

@@ -12,20 +12,27 @@ import time
 
 import pytest
 import torch
-from training_parts import make_trainer, tiny_config
+from tiny import make_trainer, tiny_config
 
 from sonosco_like import save, serializable
 from sonosco_like.cli import run
 from sonosco_like.events import AbstractCallback
-from sonosco_like.run_folder import WITNESS
-from sonosco_like.training.comparison import FirstDifference, compare_runs, first_difference, is_clock
-from sonosco_like.training.verification import VerificationError, _Process, verify_resume
-from sonosco_like.training.witness import StepWitness
+from sonosco_like.runs.run_folder import WITNESS
+from sonosco_like.training.verification import (
+    FirstDifference,
+    StepWitness,
+    VerificationError,
+    _Process,
+    compare_runs,
+    first_difference,
+    is_clock,
+    verify_resume,
+)
 
 CONFIG = tiny_config(
     """
   callbacks:
-  - {class: training_parts.Gate, at: 15}
+  - {class: tiny.Gate, at: 15}
   - {class: LogMeasures, every: 1ba}
   - {class: MetricsFile}
   - {class: TensorBoardCallback}
@@ -73,7 +80,7 @@ def config(tmp_path, monkeypatch, repository):
 
 
 def test_a_config_that_can_be_killed_is_exact(config, tmp_path, capsys):
-    arguments = ["--kills", "1", "--keep", str(tmp_path / "kept"), "--import", "training_parts"]
+    arguments = ["--kills", "1", "--keep", str(tmp_path / "kept"), "--import", "tiny"]
     assert run(["verify-resume", "--config", str(config), *arguments]) == 0
     said = capsys.readouterr().out
     assert re.search(r"^killed after step 1?\d of 20; it", said, re.MULTILINE)
@@ -83,7 +90,7 @@ def test_a_config_that_can_be_killed_is_exact(config, tmp_path, capsys):
 
 def test_what_no_seed_decides_is_found_at_its_step_and_is_not_blamed_on_resuming(config, tmp_path, capsys):
     config.write_text(config.read_text() + "  - {class: test_verification.Restless}\n")
-    modules = ["--import", "training_parts", "--import", "test_verification"]
+    modules = ["--import", "tiny", "--import", "test_verification"]
     assert run(["verify-resume", "--config", str(config), "--kills", "0", *modules]) == 1
     said = capsys.readouterr().out
     assert "NOT EXACT" in said
@@ -95,8 +102,8 @@ def test_what_no_seed_decides_is_found_at_its_step_and_is_not_blamed_on_resuming
 @pytest.mark.slow
 def test_state_that_a_checkpoint_does_not_hold_is_found(config, tmp_path):
     config.write_text(config.read_text() + "  - {class: test_verification.Forgetful}\n")
-    modules = ["training_parts", "test_verification"]
-    verdict = verify_resume(config, tmp_path / "kept", 1, modules=modules, say=lambda text: None)
+    modules = ["tiny", "test_verification"]
+    verdict = verify_resume(config, tmp_path / "kept", 1, modules=modules, report=lambda text: None)
     assert not verdict.is_exact
     assert not verdict.first.before_any_kill
     assert verdict.first.step >= verdict.kills[0] - 1, "steps after the last checkpoint, at most two, are done anew"
@@ -105,7 +112,7 @@ def test_state_that_a_checkpoint_does_not_hold_is_found(config, tmp_path):
 
 def test_a_run_that_fails_by_itself_is_shown(config, tmp_path):
     with pytest.raises(VerificationError, match="ended with exit code 2"):
-        verify_resume(config, tmp_path / "kept", 1, overrides=["trainer.epochz=3"], modules=["training_parts"])
+        verify_resume(config, tmp_path / "kept", 1, overrides=["trainer.epochz=3"], modules=["tiny"])
 
 
 def test_a_run_does_not_outlive_a_verification_that_is_interrupted(tmp_path, monkeypatch):
@@ -168,7 +175,7 @@ def test_finals_and_rows_are_compared_but_for_the_clock(tmp_path):
 @pytest.mark.parametrize(
     ("path", "clock"),
     [
-        ("state.seconds", True),
+        ("state.position.seconds", True),
         ("state['callbacks[1]'].row.seconds", True),
         ("batches_per_second", True),
         ("state['callbacks[3]'].sizes['events.out.tfevents.17.sonosco']", True),

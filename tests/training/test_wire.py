@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from sonosco_like.errors import UsageError
+from sonosco_like.training.consensus import from_plain, to_plain
 from sonosco_like.training.randomness import generator_states
-from sonosco_like.training.wire import from_plain, to_plain
 
 
 def there_and_back(value):

@@ -1,14 +1,12 @@
-"""Where logged values go: callbacks say what is logged with `context.log`, destinations say where to."""
+"""Destinations: callbacks log values with `context.log`, and destinations write them to files and services."""
 
-from sonosco_like.callbacks.destinations.console import ConsoleLog
-from sonosco_like.callbacks.destinations.csv_file import CsvFile
-from sonosco_like.callbacks.destinations.destination import Destination, WritesFiles, numbers, plain_values
-from sonosco_like.callbacks.destinations.metrics_file import MetricsFile
-from sonosco_like.callbacks.destinations.mlflow_store import MlflowDestination
-from sonosco_like.callbacks.destinations.rows import RowFile
+from sonosco_like.callbacks.destinations.destination import Destination, numeric_values, plain_values
+from sonosco_like.callbacks.destinations.mlflow import MlflowDestination
+from sonosco_like.callbacks.destinations.row_files import CsvFile, MetricsFile, RowFile
+from sonosco_like.callbacks.destinations.tensorboard import TensorBoardCallback
 from sonosco_like.callbacks.destinations.weights_and_biases import WandbDestination
 
 __all__ = [
-    "ConsoleLog", "CsvFile", "Destination", "MetricsFile", "MlflowDestination", "RowFile", "WandbDestination",
-    "WritesFiles", "numbers", "plain_values",
+    "CsvFile", "Destination", "MetricsFile", "MlflowDestination", "RowFile", "TensorBoardCallback",
+    "WandbDestination", "numeric_values", "plain_values",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What was logged, in Weights & Biases."""
+"""Sends logged numbers to Weights & Biases."""
 
 from __future__ import annotations
 
@@ -7,58 +7,60 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 
-from sonosco_like.callbacks.destinations.destination import Destination, WritesFiles, numbers
-from sonosco_like.callbacks.destinations.optional_package import optional_package
-from sonosco_like.callbacks.naming import families_of, tag_of
+from sonosco_like.callbacks.destinations.destination import Destination, numeric_values, optional_package
+from sonosco_like.callbacks.measures import families_of, tag_of
 from sonosco_like.callbacks.run_config import hyperparameters
+from sonosco_like.callbacks.run_file import RunFile
 from sonosco_like.events import Moment
-from sonosco_like.passwords import masked_command
-from sonosco_like.permissions import check_writing
+from sonosco_like.redaction import mask_arguments
 from sonosco_like.serialization import serializable, state
+from sonosco_like.write_permissions import check_writing
+
+_RUNS = "*run-*"  # the folder of each start, which links to the logs of Weights & Biases
 
 
 @serializable
-class WandbDestination(WritesFiles, Destination):
+class WandbDestination(Destination):
     """Sends every logged number to Weights & Biases; needs `pip install 'sonosco_like[wandb]'`.
 
-    `project` is what Weights & Biases lists runs under. `mode` is `offline` unless told otherwise: nothing is uploaded
-    until `wandb sync` is called on what is in the folder `path`. A resumed run goes on under the id of the first.
+    `project` is the name under which Weights & Biases lists the run. `mode: offline` uploads nothing until `wandb sync`
+    is called on the folder `path`. A resumed run keeps its id.
 
-    Weights & Biases keeps what it is given in memory for a while, and loses it when a run is killed. Therefore an
-    offline run has what it logged in its state, and writes all of it anew when it is resumed; the records of former
-    starts are set aside as `replaced-...`. An online run resumes as Weights & Biases does: steps that the server has
-    are ignored when they are sent again, and what was lost on the way to it stays lost.
+    Weights & Biases keeps values in memory for a while, and loses them when a run is killed. Therefore an offline run
+    has all values in its state, and writes all of them again when it is resumed; the records of earlier starts are
+    renamed to `replaced-...`. An online run resumes as Weights & Biases does: the server ignores steps that it already
+    has, and values that did not reach it are lost.
     """
 
-    finished: ClassVar[str] = "*run-*"  # of each start, with links to the logs of Weights & Biases itself
     path: str = "wandb"
+    folder: Path = Path()
     project: str = "sonosco"
     mode: Literal["offline", "online"] = "offline"
     run_id: str | None = state(None)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        self.run_file = RunFile(self.path, self.folder, unsearched=_RUNS)
         if self.mode == "online":
             check_writing(f"wandb://{self.project}", "mode: online")
         self._run: Any = None
         self._sent: dict[int, dict[str, float]] = {}
 
     def on_attach(self, moment: Moment) -> None:
-        """Begin a run, or go on with it."""
+        """Begin a run in Weights & Biases, or continue it."""
         if self._run is not None:
             return
         wandb = optional_package("wandb", type(self).__name__, "wandb")
         context = moment.context
-        folder = self.place(context)
+        folder = self.run_file.resolve(context)
         folder.mkdir(parents=True, exist_ok=True)
         self.run_id = self.run_id or secrets.token_hex(4)
         if self.mode == "offline":
             _set_aside(folder, self.run_id)
-        with _command_masked():
+        with _masked_command_line():
             self._run = wandb.init(
                 project=self.project,
                 name=getattr(context.experiment, "name", None),
@@ -76,32 +78,32 @@ class WandbDestination(WritesFiles, Destination):
         if self._run is None:
             return
         step, families = moment.args["step"], families_of(moment.context)
-        values = {tag_of(name, families): value for name, value in numbers(moment.args["values"]).items()}
+        values = {tag_of(name, families): value for name, value in numeric_values(moment.args["values"]).items()}
         self._run.log(values, step)
         if self.mode == "offline":
             self._sent.setdefault(step, {}).update(values)
 
     def on_error(self, moment: Moment) -> None:
-        """Tell that the run failed."""
+        """Mark the run as failed."""
         self._finish(exit_code=1)
 
     def close(self) -> None:
         self._finish(exit_code=0)
 
     def state_dict(self) -> dict[str, Any]:
-        """What an offline run has sent, curve by curve."""
+        """The values that an offline run has sent, by curve."""
         names = dict.fromkeys(name for values in self._sent.values() for name in values)
-        return {name: self._packed(name) for name in names}
+        return {name: self._pack_curve(name) for name in names}
 
     def load_state_dict(self, content: Mapping[str, Any]) -> None:
-        """Be ready to send this again."""
+        """Keep the values, to send them again."""
         rows: dict[int, dict[str, float]] = {}
         for name, curve in content.items():
             for step, value in zip(curve["steps"].tolist(), curve["values"].tolist(), strict=True):
                 rows.setdefault(step, {})[name] = value
         self._sent = dict(sorted(rows.items()))
 
-    def _packed(self, name: str) -> dict[str, torch.Tensor]:
+    def _pack_curve(self, name: str) -> dict[str, torch.Tensor]:
         points = [(step, values[name]) for step, values in self._sent.items() if name in values]
         steps, values = zip(*points, strict=True)
         return {"steps": torch.tensor(steps), "values": torch.tensor(values, dtype=torch.float64)}
@@ -113,9 +115,9 @@ class WandbDestination(WritesFiles, Destination):
 
 
 @contextmanager
-def _command_masked() -> Iterator[None]:
-    """Weights & Biases notes down the command line by itself; it is shown one without passwords."""
-    usual, sys.argv = sys.argv, masked_command(sys.argv)
+def _masked_command_line() -> Iterator[None]:
+    """Hide the passwords of the command line, which Weights & Biases records."""
+    usual, sys.argv = sys.argv, mask_arguments(sys.argv)
     try:
         yield
     finally:
@@ -123,6 +125,6 @@ def _command_masked() -> Iterator[None]:
 
 
 def _set_aside(folder: Path, run_id: str) -> None:
-    """Keep `wandb sync` from finding what former starts of a run have written."""
+    """Rename the records of earlier starts of a run, so that `wandb sync` does not find them."""
     for written in folder.glob(f"wandb/offline-run-*-{run_id}"):
         written.rename(written.with_name(f"replaced-{written.name}"))

@@ -1,4 +1,4 @@
-"""What was said beside what was heard, in the same utterances at each validation: in TensorBoard's tabs and in ours."""
+"""References beside hypotheses of the same utterances at each validation, in TensorBoard's tabs and in ours."""
 
 from sonosco_like.callbacks.text_comparison.dashboard import TranscriptDashboard
 from sonosco_like.callbacks.text_comparison.tables import (

@@ -20,7 +20,7 @@ from sonosco_like.callbacks.text_comparison.samples import Sample, Weights
 _WIDTH, _MARGIN, _GAP = 360, 40, 20  # pixels: of the time axis, of the tokens left of it, of a title
 _ROW = 13
 _TICKS = 18
-_GAMMA = 0.7  # below 1 so that little is seen too
+_GAMMA = 0.7  # below 1, so that small values are visible too
 _INK, _PAPER = (60, 64, 67), (255, 255, 255)
 _LOUD = np.array([[13, 8, 35], [72, 20, 104], [159, 42, 99], [229, 92, 48], [252, 181, 69], [252, 253, 191]])
 _SURE = np.array([[255, 255, 255], [198, 219, 239], [107, 157, 214], [33, 90, 168], [8, 38, 94]])
@@ -33,15 +33,15 @@ def spectrogram_picture(sample: Sample) -> Image:
     """The features over time, low ones at the bottom."""
     features_FT = as_bytes(sample.features_TF.T[::-1])
     high = max(1, round(120 / len(features_FT)))
-    pixels = _stretch(_coloured(features_FT, _LOUD), len(features_FT) * high)
+    pixels = _stretch(_colour(features_FT, _LOUD), len(features_FT) * high)
     return _picture([("log-mel features", pixels, ())], sample.duration)
 
 
 def alignment_picture(sample: Sample) -> Image | None:
-    """Every token in its row, dark where it was seen; None if the model does not say."""
+    """A row for each token, dark where its weight is high; None if the model has no weights."""
     panels = []
     for weights in sample.weights:
-        pixels = _coloured(weights_as_bytes(weights), _SURE)
+        pixels = _colour(weights_as_bytes(weights), _SURE)
         panels.append((_TITLES[weights.name], _stretch(pixels, _ROW * len(weights.tokens)), weights.tokens))
     return _picture(panels, sample.duration) if panels else None
 
@@ -83,7 +83,7 @@ def _draw_ticks(draw: Any, top: int, duration: float) -> None:
         draw.text((x, top + 5), f"{number * step:g} s", _INK, _font(), anchor="ma" if number else "la")
 
 
-def _coloured(values: Pixels, anchors: NDArray[np.int64]) -> Pixels:
+def _colour(values: Pixels, anchors: NDArray[np.int64]) -> Pixels:
     places = np.linspace(0, 255, len(anchors))
     brightness = 255 * np.linspace(0, 1, 256) ** _GAMMA
     table = np.stack([np.interp(brightness, places, anchors[:, channel]) for channel in range(3)], 1)

@@ -1,18 +1,26 @@
-"""The utterances a comparison looks at closely: chosen once, and what a validation found out about each of them."""
+"""The utterances that are compared at every validation: how they are chosen, and the data of each."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sonosco_like.metrics import Judged
-from sonosco_like.records import BLANK, END, Output, Token
+from sonosco_like.callbacks.media import Audio
+from sonosco_like.data.audio import load_audio
+from sonosco_like.errors import DataError, UsageError
+from sonosco_like.events import AbstractCallback, Moment, TrainerContext
+from sonosco_like.metrics import DecodedBatch
+from sonosco_like.records import BLANK, END, Batch, Output, Token, Utterance
+from sonosco_like.serialization import serializable, state
 
 _MOST_CTC_ROWS = 40
 _SHORT = {BLANK: "∅", END: "end"}
@@ -20,7 +28,7 @@ _SHORT = {BLANK: "∅", END: "end"}
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How much of each token (rows U) the model saw in each encoded frame (columns S), from 0 to 1."""
+    """The weight of each token (rows U) in each encoded frame (columns S), from 0 to 1."""
 
     name: str
     tokens: tuple[str, ...]
@@ -29,9 +37,9 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One utterance of a validation: what was said, what the model saw, and what it made of it.
+    """One utterance of a validation: its texts, its features, and the weights of the model.
 
-    `words` are those that were heard freely, in seconds, as far as the decoder knows when it heard them.
+    `words` are those of the free decoding with their times in seconds, if the decoder knows them.
     """
 
     id: str
@@ -44,11 +52,11 @@ class Sample:
 
 
 @dataclass(slots=True)
-class Gathering:
+class SampleCollector:
     """Collects the samples of one validation, batch by batch.
 
-    Once they are `chosen` it is those that are wanted. Before, it is the `count` utterances that come first in an order
-    that depends on the seed and on their names alone: neither on batches nor on how many utterances there are.
+    These are the `chosen` ones if they are known. Otherwise they are the first `count` utterances in an order that
+    depends on the seed and the ids alone, neither on the batches nor on the number of utterances.
     """
 
     count: int
@@ -66,13 +74,13 @@ class Gathering:
         return [row for row, name in enumerate(ids) if last is None or self._order(name) < last]
 
     def keep(self, sample: Sample) -> None:
-        """Take a sample; one that comes later in the order makes room for it."""
+        """Add a sample; if there are too many, the last one in the order is dropped."""
         self.found[sample.id] = sample
         if self.chosen is None and len(self.found) > self.count:
             del self.found[max(self.found, key=self._order)]
 
     def samples(self) -> list[Sample]:
-        """What was found, in an order that stays the same."""
+        """The samples, in an order that is the same in every validation."""
         order = list(self.chosen) if self.chosen is not None else sorted(self.found, key=self._order)
         return [self.found[name] for name in order if name in self.found]
 
@@ -80,9 +88,9 @@ class Gathering:
         return hashlib.blake2b(f"{self.seed}/{name}".encode(), digest_size=8).digest()
 
 
-def sample_of(judged: Judged, row: int, hypothesis: str, symbols: Sequence[str]) -> Sample:
-    """What a judged batch holds of one utterance, on the host."""
-    batch = judged.batch
+def sample_of(decoded: DecodedBatch, row: int, hypothesis: str, symbols: Sequence[str]) -> Sample:
+    """One utterance of a decoded batch, on the host."""
+    batch = decoded.batch
     duration = batch.durations[row] if batch.durations else 0.0
     frames = int(batch.feature_lengths_B[row])
     return Sample(
@@ -91,16 +99,16 @@ def sample_of(judged: Judged, row: int, hypothesis: str, symbols: Sequence[str])
         hypothesis=hypothesis,
         duration=duration,
         features_TF=_array(batch.features_BTF[row, :frames]),
-        weights=tuple(_weights_of(judged, row, symbols)),
-        words=_words_of(judged, row, duration),
+        weights=tuple(_weights_of(decoded, row, symbols)),
+        words=_words_of(decoded, row, duration),
     )
 
 
-def _weights_of(judged: Judged, row: int, symbols: Sequence[str]) -> Iterable[Weights]:
-    output, frames = judged.output, int(judged.output.encoded_lengths_B[row])
+def _weights_of(decoded: DecodedBatch, row: int, symbols: Sequence[str]) -> Iterable[Weights]:
+    output, frames = decoded.output, int(decoded.output.encoded_lengths_B[row])
     if output.attention_BHUS is not None:
-        length = int(judged.batch.label_lengths_B[row])
-        labels = [*judged.batch.labels_BU[row, :length].tolist(), END]
+        length = int(decoded.batch.label_lengths_B[row])
+        labels = [*decoded.batch.labels_BU[row, :length].tolist(), END]
         attention_US = output.attention_BHUS[row].float().mean(0)[: len(labels), :frames]
         yield Weights("attention", _tokens(labels, symbols), _array(attention_US))
     if output.ctc_logits_BSV is not None:
@@ -108,22 +116,22 @@ def _weights_of(judged: Judged, row: int, symbols: Sequence[str]) -> Iterable[We
 
 
 def _ctc_weights(output: Output, row: int, frames: int, symbols: Sequence[str]) -> Weights:
-    """The probabilities of the labels on the best path, in the order in which they are first heard, and of BLANK."""
+    """The probabilities of the labels on the best path, in the order of their first frames, and of BLANK."""
     assert output.ctc_logits_BSV is not None
     probabilities_SV = output.ctc_logits_BSV[row, :frames].float().softmax(-1)
-    heard = [label for label in dict.fromkeys(probabilities_SV.argmax(-1).tolist()) if label != BLANK]
-    labels = [*heard[:_MOST_CTC_ROWS], BLANK]
+    on_path = [label for label in dict.fromkeys(probabilities_SV.argmax(-1).tolist()) if label != BLANK]
+    labels = [*on_path[:_MOST_CTC_ROWS], BLANK]
     return Weights("ctc", _tokens(labels, symbols), _array(probabilities_SV[:, labels].T))
 
 
-def _words_of(judged: Judged, row: int, duration: float) -> tuple[Token, ...]:
-    readings = getattr(judged, "readings", None)
-    if readings is None:
+def _words_of(decoded: DecodedBatch, row: int, duration: float) -> tuple[Token, ...]:
+    hypotheses = getattr(decoded, "hypotheses_with_times", None)
+    if hypotheses is None:
         return ()
-    seconds = duration / max(1, int(judged.output.encoded_lengths_B[row]))
+    seconds = duration / max(1, int(decoded.output.encoded_lengths_B[row]))
     return tuple(
         Token(word.text, word.start * seconds, min(duration, word.end * seconds), word.confidence)
-        for word in readings[row].words
+        for word in hypotheses[row].words
     )
 
 
@@ -134,3 +142,101 @@ def _tokens(labels: Iterable[int], symbols: Sequence[str]) -> tuple[str, ...]:
 def _array(tensor: Tensor) -> NDArray[np.float32]:
     array: Any = tensor.detach().float().cpu().contiguous().numpy()
     return np.array(array, dtype=np.float32)
+
+
+logger = logging.getLogger(__name__)
+
+ONLY_SET = "val"  # the validation set of a trainer that has only one
+
+
+@serializable
+class TranscriptSampler(AbstractCallback, ABC):
+    """Follows the texts of the same few utterances of each validation set, from validation to validation.
+
+    These are the utterances of `ids`, or else `samples` of them, chosen by `seed`; they stay the same, also when the
+    run is resumed. With `audio` their recordings are shown too, with `pictures` their features and alignments.
+    """
+
+    samples: int = 16
+    ids: list[str] = field(default_factory=list)
+    seed: int = 0
+    audio: bool = True
+    pictures: bool = True
+    ranks: list[int] | None = field(default_factory=lambda: [0])
+    chosen: dict[str, list[str]] = state({})
+
+    def __post_init__(self) -> None:
+        if self.samples < 0:
+            raise UsageError(f"`samples` counts utterances and must not be negative, got {self.samples}.")
+        self._set: str | None = None
+        self._collector = SampleCollector(0, 0, None)
+        self._loader: Any = None
+
+    @abstractmethod
+    def texts(self, moment: Moment, decoded: DecodedBatch, rows: list[int]) -> Sequence[str]:
+        """The texts that are compared with the references of these rows of a batch."""
+
+    @abstractmethod
+    def compare(self, samples: list[Sample], set_name: str, context: TrainerContext) -> None:
+        """Log the samples of a finished validation."""
+
+    def on_validation_start(self, moment: Moment) -> None:
+        """Begin to collect samples."""
+        self._set = moment.args.get("name") or ONLY_SET
+        self._loader = moment.args.get("loader")
+        chosen = self.chosen.get(self._set, self.ids or None)
+        self._collector = SampleCollector(self.samples, self.seed, chosen)
+
+    def on_prediction_end(self, moment: Moment) -> None:
+        """Keep the samples in a batch of the current validation; predictions outside validations are ignored."""
+        if self._set is None or not has_utterances(moment.result):
+            return
+        rows = self._collector.wanted(moment.result.batch.ids)
+        if rows:
+            symbols = moment.context.vocabulary.symbols
+            for row, text in zip(rows, self.texts(moment, moment.result, rows), strict=True):
+                self._collector.keep(sample_of(moment.result, row, text, symbols))
+
+    def on_validation_end(self, moment: Moment) -> None:
+        """Log the samples, and remember which they are."""
+        name, self._set = self._set, None
+        if name is None or moment.error is not None:
+            return
+        samples = self._collector.samples()
+        if name not in self.chosen and samples:
+            self._warn_about_missing(name, samples)
+            self.chosen = {**self.chosen, name: [sample.id for sample in samples]}
+        self.compare(samples, name, moment.context)
+        self._loader, self._collector = None, SampleCollector(0, 0, None)
+
+    def recordings(self, names: list[str]) -> dict[str, Audio]:
+        """The recordings of utterances, if the loader of this validation has a manifest with them."""
+        dataset = getattr(self._loader, "dataset", None)
+        rate = getattr(getattr(dataset, "features", None), "sample_rate", None)
+        utterances = getattr(dataset, "utterances", None)
+        if not names or rate is None or utterances is None:
+            return {}
+        wanted = set(names)
+        found = islice((utterance for utterance in utterances if utterance.id in wanted), len(wanted))
+        recordings = {utterance.id: _recording(utterance, rate) for utterance in found}
+        return {name: audio for name, audio in recordings.items() if audio is not None}
+
+    def _warn_about_missing(self, name: str, samples: list[Sample]) -> None:
+        missing = set(self.ids) - {sample.id for sample in samples}
+        if missing:
+            listed = ", ".join(sorted(missing)[:5])
+            logger.warning("%s: not in the validation set %s: %s.", type(self).__name__, name, listed)
+
+
+def has_utterances(decoded: Any) -> bool:
+    """Whether a batch has utterances with ids; other data cannot be compared."""
+    return isinstance(decoded, DecodedBatch) and isinstance(decoded.batch, Batch) and bool(decoded.batch.ids)
+
+
+def _recording(utterance: Utterance, rate: int) -> Audio | None:
+    try:
+        samples_N = load_audio(utterance.audio_filepath, rate, utterance.offset, utterance.duration)
+    except DataError as error:
+        logger.warning("The recording of a sample cannot be shown: %s", error)
+        return None
+    return Audio(samples_N, rate) if len(samples_N) else None

@@ -1,7 +1,8 @@
-"""Transcripts in TensorBoard's own tabs: what was said beside what was heard, with audio and pictures."""
+"""Transcripts in TensorBoard's own tabs: reference beside hypothesis, with audio and pictures."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from typing import Any, ClassVar
@@ -10,26 +11,66 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from sonosco_like.callbacks.media import Markdown
-from sonosco_like.callbacks.naming import number_among
-from sonosco_like.callbacks.text_comparison.comparing import ComparesTexts
-from sonosco_like.callbacks.text_comparison.markdown import comparison
+from sonosco_like.callbacks.run_file import number_among
 from sonosco_like.callbacks.text_comparison.pictures import alignment_picture, spectrogram_picture
-from sonosco_like.callbacks.text_comparison.samples import Sample
+from sonosco_like.callbacks.text_comparison.samples import Sample, TranscriptSampler
 from sonosco_like.decoding import AttentionBeamDecoder, Decoder
+from sonosco_like.edits import Edit, align_words, characters_of, count_errors, words_of
 from sonosco_like.errors import UsageError
-from sonosco_like.events import Moment
-from sonosco_like.metrics import Judged, Need, count_errors, words_of
+from sonosco_like.events import Moment, TrainerContext
+from sonosco_like.metrics import DecodedBatch, Need
 from sonosco_like.records import Output
 from sonosco_like.serialization import diff, serializable, state
 
+_WORDS_PER_TABLE = 14
+_NOTHING = "∅"
+_SPECIAL = re.compile(r"[^\w\s]", re.ASCII)
+_LEGEND = "S substituted, D deleted (only in the reference), I inserted (only in the hypothesis)"
+
+
+def comparison_table(name: str, reference: str, hypothesis: str, before: float | None, how: str) -> str:
+    """One utterance as Markdown, word by word; `how` names the way of decoding."""
+    edits = align_words(reference, hypothesis).edits
+    counts = count_errors(words_of(reference), words_of(hypothesis))
+    characters = count_errors(characters_of(reference), characters_of(hypothesis))
+    was = "" if before is None else f" (before {_percent(before)})"
+    head = f"**{escape_markdown(name)}**, {how}: WER **{_percent(counts.rate)}**{was}, CER {_percent(characters.rate)}"
+    if not edits:
+        return f"{head}\n\nReference and hypothesis are empty."
+    pieces = [edits[first : first + _WORDS_PER_TABLE] for first in range(0, len(edits), _WORDS_PER_TABLE)]
+    tables = "\n\n".join(_table(piece) for piece in pieces)
+    return f"{head}\n\n{tables}" + (f"\n\n{_LEGEND}" if counts.errors else "")
+
+
+def escape_markdown(text: str) -> str:
+    """A text that Markdown and HTML show unchanged, whatever characters it has."""
+    return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", " ".join(text.split())).replace("_", "&#95;")
+
+
+def _table(edits: tuple[Edit, ...]) -> str:
+    references = [_cell(edit.reference) for edit in edits]
+    hypotheses = [f"**{_cell(edit.hypothesis)}**" if edit.mark else _cell(edit.hypothesis) for edit in edits]
+    rows = [["reference", *references], ["---"] * (len(edits) + 1), ["hypothesis", *hypotheses]]
+    if any(edit.mark for edit in edits):
+        rows.append(["", *(edit.mark for edit in edits)])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _cell(word: str | None) -> str:
+    return _NOTHING if word is None else escape_markdown(word)
+
+
+def _percent(rate: float) -> str:
+    return f"{100 * rate:.1f} %"
+
 
 @serializable
-class TbTextComparisonCallback(ComparesTexts):
-    """Logs what the trainer's decoder hears, left to itself, beside what was said.
+class TbTextComparisonCallback(TranscriptSampler):
+    """Logs the free-running hypotheses of the trainer's decoder beside the references.
 
     For each sample: a Markdown table `free_running/<set>/<id>` with the words aligned and the errors marked,
-    `audio/...` and `log_mel/...` once, and `alignment/...`: where the model saw each token. Several such callbacks
-    share these.
+    `audio/...` and `log_mel/...` once, and `alignment/...`, which shows where the model saw each token. Several such
+    callbacks log these only once.
     """
 
     how: ClassVar[str] = "free-running"
@@ -37,42 +78,42 @@ class TbTextComparisonCallback(ComparesTexts):
     rates: dict[str, dict[str, float]] = state({})
 
     def texts_needed(self) -> Iterable[Need]:
-        """What the trainer's decoder hears, whoever else wants it."""
+        """The hypotheses of the trainer's decoder."""
         return ("hypotheses",)
 
-    def texts(self, moment: Moment, judged: Judged, rows: list[int]) -> Sequence[str]:
+    def texts(self, moment: Moment, decoded: DecodedBatch, rows: list[int]) -> Sequence[str]:
         """The trainer's own hypotheses."""
-        return [judged.hypotheses[row] for row in rows]
+        return [decoded.hypotheses[row] for row in rows]
 
-    def compare(self, samples: list[Sample], set_name: str, context: Any) -> None:
-        """Log a table for each sample, and the pictures and sounds that no callback before this one logs."""
+    def compare(self, samples: list[Sample], set_name: str, context: TrainerContext) -> None:
+        """Log a table for each sample, and the pictures and recordings that no earlier callback logs."""
         before = self.rates.get(set_name, {})
         values: dict[str, Any] = {}
         for sample in samples:
-            text = comparison(sample.id, sample.reference, sample.hypothesis, before.get(sample.id), self.how)
+            text = comparison_table(sample.id, sample.reference, sample.hypothesis, before.get(sample.id), self.how)
             values[f"{self._name(context)}/{set_name}/{sample.id}"] = Markdown(text)
         values.update(self._media(samples, set_name, context))
         self.rates = {**self.rates, set_name: {sample.id: _word_error_rate(sample) for sample in samples}}
         if values:
             context.log(values)
 
-    def _name(self, context: Any) -> str:
-        """What the tables stand under; a second callback of one kind has a number."""
+    def _name(self, context: TrainerContext) -> str:
+        """The first part of the tags; a second callback of one kind has a number."""
         number = number_among(self, [other for other in _siblings(context) if other.how == self.how])
         return self.how.replace("-", "_").replace(" ", "_") + (f"_{number + 1}" if number else "")
 
-    def _media(self, samples: list[Sample], set_name: str, context: Any) -> dict[str, Any]:
+    def _media(self, samples: list[Sample], set_name: str, context: TrainerContext) -> dict[str, Any]:
         siblings = _siblings(context)
         earlier = siblings[: number_among(self, siblings)]
-        heard = {name for other in earlier if other.audio for name in other.chosen.get(set_name, ())}
-        seen = {name for other in earlier if other.pictures for name in other.chosen.get(set_name, ())}
+        with_audio = {name for other in earlier if other.audio for name in other.chosen.get(set_name, ())}
+        with_pictures = {name for other in earlier if other.pictures for name in other.chosen.get(set_name, ())}
         is_first = set_name not in self.rates
         values: dict[str, Any] = {}
         if self.audio and is_first:
-            names = [sample.id for sample in samples if sample.id not in heard]
+            names = [sample.id for sample in samples if sample.id not in with_audio]
             values.update({f"audio/{set_name}/{name}": audio for name, audio in self.recordings(names).items()})
         for sample in samples if self.pictures else ():
-            if sample.id in seen:
+            if sample.id in with_pictures:
                 continue
             if is_first:
                 values[f"log_mel/{set_name}/{sample.id}"] = spectrogram_picture(sample)
@@ -83,32 +124,32 @@ class TbTextComparisonCallback(ComparesTexts):
 
 @serializable
 class TbTeacherForcingTextComparisonCallback(TbTextComparisonCallback):
-    """Logs what the attention decoder writes when each of its steps is told the right beginning, beside what was said.
+    """Logs the texts of the attention decoder, with the reference so far as input of each step, beside the references.
 
-    This is no recognition, and says so: tables are called `teacher_forced/<set>/<id>`.
+    This is not recognition; therefore the tables are called `teacher_forced/<set>/<id>`.
     """
 
     how: ClassVar[str] = "teacher-forced"
 
     def texts_needed(self) -> Iterable[Need]:
-        """What the decoder writes when it is told the right beginning."""
+        """The teacher-forced texts."""
         return ("teacher_forced",)
 
     def on_attach(self, moment: Moment) -> None:
-        """Refuse models that cannot be told a beginning."""
+        """Refuse models without an attention decoder."""
         _require_attention(moment.context.model, self)
 
-    def texts(self, moment: Moment, judged: Judged, rows: list[int]) -> Sequence[str]:
+    def texts(self, moment: Moment, decoded: DecodedBatch, rows: list[int]) -> Sequence[str]:
         """The best label at each position of the reference."""
-        return [judged.teacher_forced[row] for row in rows]
+        return [decoded.teacher_forced[row] for row in rows]
 
 
 @serializable
 class LasTextComparisonCallback(TbTextComparisonCallback):
-    """Logs what a beam search hears beside what was said, for models with an attention decoder such as LAS.
+    """Logs the hypotheses of a beam search beside the references, for models with an attention decoder such as LAS.
 
-    The validation itself may decode greedily, which is quicker; only the samples are searched with `decoder`, all of
-    them at once, unless it is the trainer's. Tables are called `beam_search/<set>/<id>`.
+    The validation itself may decode greedily, which is faster; only the samples are decoded with `decoder`, all of them
+    in one batch, unless it equals the trainer's decoder. Tables are called `beam_search/<set>/<id>`.
     """
 
     how: ClassVar[str] = "beam search"
@@ -116,45 +157,46 @@ class LasTextComparisonCallback(TbTextComparisonCallback):
     decoder: Decoder = field(default_factory=lambda: AttentionBeamDecoder(beam_size=4))
 
     def texts_needed(self) -> Iterable[Need]:
-        """Nothing: the samples are searched here, a few of all utterances."""
+        """Nothing: this callback decodes its samples itself."""
         return ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._is_the_trainers = False
+        self._same_as_trainer = False
         self._outputs: dict[str, Output] = {}
 
     def on_attach(self, moment: Moment) -> None:
-        """Refuse models without attention decoder."""
+        """Refuse models without an attention decoder."""
         _require_attention(moment.context.model, self)
         other = moment.context.decoder
-        self._is_the_trainers = type(other) is type(self.decoder) and not diff(other, self.decoder)
+        self._same_as_trainer = type(other) is type(self.decoder) and not diff(other, self.decoder)
 
     def on_validation_start(self, moment: Moment) -> None:
         super().on_validation_start(moment)
         self._outputs = {}
 
-    def texts(self, moment: Moment, judged: Judged, rows: list[int]) -> Sequence[str]:
-        """The trainer's own hypotheses, if they are of such a search; else nothing yet: samples wait for each other."""
-        if judged.hypothesis_texts is not None and self._is_the_trainers:
-            return super().texts(moment, judged, rows)
-        still_samples = {name: output for name, output in self._outputs.items() if name in self._gathering.found}
-        self._outputs = still_samples | {judged.batch.ids[row]: _output_of(judged.output, row) for row in rows}
+    def texts(self, moment: Moment, decoded: DecodedBatch, rows: list[int]) -> Sequence[str]:
+        """The trainer's hypotheses if its decoder is the same; else nothing yet: samples are decoded together."""
+        if decoded.hypothesis_texts is not None and self._same_as_trainer:
+            return super().texts(moment, decoded, rows)
+        still_samples = {name: output for name, output in self._outputs.items() if name in self._collector.found}
+        self._outputs = still_samples | {decoded.batch.ids[row]: _output_of(decoded.output, row) for row in rows}
         return [""] * len(rows)
 
-    def compare(self, samples: list[Sample], set_name: str, context: Any) -> None:
-        """Search the samples, and log them as the others do."""
+    def compare(self, samples: list[Sample], set_name: str, context: TrainerContext) -> None:
+        """Decode the samples, and log them as the other callbacks do."""
         outputs, self._outputs = self._outputs, {}
         if outputs and samples:
-            together = _together([outputs[sample.id] for sample in samples])
-            with context.judging():
-                texts = self.decoder.texts(together, context.vocabulary, model=context.model)
+            together = _as_batch([outputs[sample.id] for sample in samples])
+            model: Any = context.model
+            with context.evaluation_mode():
+                texts = self.decoder.texts(together, context.vocabulary, model=model)
             samples = [replace(sample, hypothesis=text) for sample, text in zip(samples, texts, strict=True)]
         super().compare(samples, set_name, context)
 
 
-def _siblings(context: Any) -> list[TbTextComparisonCallback]:
-    """The callbacks of this kind in the order in which they hear."""
+def _siblings(context: TrainerContext) -> list[TbTextComparisonCallback]:
+    """The callbacks of this kind in the order in which they are called."""
     found = [callback for callback in context.callbacks if isinstance(callback, TbTextComparisonCallback)]
     return sorted(found, key=lambda callback: callback.order)
 
@@ -163,12 +205,12 @@ def _require_attention(model: Any, callback: TbTextComparisonCallback) -> None:
     if getattr(model, "decoder", None) is None:
         raise UsageError(
             f"{type(callback).__name__} needs a model with an attention decoder, but {type(model).__name__} has none. "
-            f"Use TbTextComparisonCallback, which compares what any model hears."
+            f"Use TbTextComparisonCallback, which works with any model."
         )
 
 
 def _output_of(output: Output, row: int) -> Output:
-    """What a search needs of one utterance of a batch, without the padding; the rest of the batch can be forgotten."""
+    """The output of one utterance without padding, as a copy, so that the batch can be freed."""
     lengths_B, ctc = output.encoded_lengths_B[row : row + 1], output.ctc_logits_BSV
     frames = int(lengths_B)
     return Output(
@@ -178,7 +220,7 @@ def _output_of(output: Output, row: int) -> Output:
     )
 
 
-def _together(outputs: list[Output]) -> Output:
+def _as_batch(outputs: list[Output]) -> Output:
     """Single utterances as one batch."""
     encoded = [output.encoded_BSD[0] for output in outputs]
     ctc = [output.ctc_logits_BSV[0] for output in outputs if output.ctc_logits_BSV is not None]

@@ -1,7 +1,7 @@
-"""How a synthetic speaker is recorded: room, microphone, background noise and loudness, all drawn from a generator.
+"""The recording of a synthetic speaker: room, microphone, background noise and loudness, all drawn from a generator.
 
-A recogniser that only ever heard a clean voice synthesiser learns the synthesiser; one that heard it through many
-rooms and microphones also understands people.
+A recogniser trained on clean synthetic speech learns the synthesiser; trained on speech from many rooms and
+microphones, it also understands people.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ class Channel:
     level: float
 
     def record(self, voice: Samples, random: Generator) -> NDArray[np.int16]:
-        """A voice as the microphone heard it, of the same length, as 16-bit samples."""
+        """The voice as the microphone records it, with the same length, as 16-bit samples."""
         noise = random.standard_normal(len(voice), np.float32) * np.float32(self.noise_ratio)
-        heard = _convolve(voice / _loudness(voice), self.response) + _convolve(noise, self.noise_response)
-        heard *= min(self.level, _LOUDEST / float(np.abs(heard).max()))
-        samples: NDArray[np.int16] = np.rint(heard * np.iinfo(np.int16).max).astype(np.int16)
+        recorded = _convolve(voice / _loudness(voice), self.response) + _convolve(noise, self.noise_response)
+        recorded *= min(self.level, _LOUDEST / float(np.abs(recorded).max()))
+        samples: NDArray[np.int16] = np.rint(recorded * np.iinfo(np.int16).max).astype(np.int16)
         return samples
 
 
 def draw_channel(random: Generator, variety: float) -> Channel:
     """A room and microphone; `variety` 0 is always the same quiet studio, 1 anything from there to a bad telephone."""
-    room, microphone = _room(random, variety), _microphone(random, variety)
+    room, microphone = _draw_room(random, variety), _draw_microphone(random, variety)
     return Channel(
-        response=_unit(_convolve(np.pad(room, (0, _TAPS)), microphone)),
-        noise_response=_unit(_tilted(random.uniform(-9.0, 0.0))),
+        response=_normalize_energy(_convolve(np.pad(room, (0, _TAPS)), microphone)),
+        noise_response=_normalize_energy(_tilt_filter(random.uniform(-9.0, 0.0))),
         noise_ratio=_from_decibel(-60.0 + variety * random.uniform(0.0, 42.0)),
         level=_from_decibel(-23.0 + variety * random.uniform(-14.0, 6.0)),
     )
 
 
-def _room(random: Generator, variety: float) -> Samples:
-    """An impulse, and after it an exponentially decaying noise: the simplest room there is."""
+def _draw_room(random: Generator, variety: float) -> Samples:
+    """An impulse, then exponentially decaying noise: the simplest model of a room."""
     seconds_to_60_decibel = random.uniform(0.08, 0.6)
     reverberation = variety * _from_decibel(random.uniform(-24.0, 0.0))
     times = np.arange(int(seconds_to_60_decibel * SAMPLE_RATE)) / SAMPLE_RATE
@@ -61,24 +61,24 @@ def _room(random: Generator, variety: float) -> Samples:
     return room.astype(np.float32)
 
 
-def _microphone(random: Generator, variety: float) -> Samples:
-    """A linear-phase filter with a smooth random response; about one in four hears only the telephone band."""
+def _draw_microphone(random: Generator, variety: float) -> Samples:
+    """A linear-phase filter with a smooth random response; about one in four has only the telephone band."""
     bands = np.array([0.0, 60.0, 150.0, 400.0, 1000.0, 2500.0, 5000.0, 8000.0])
     gains = random.normal(0.0, 4.0, len(bands))
-    gains[0] = -40.0  # no microphone hears a constant pressure
+    gains[0] = -40.0  # no microphone records a constant pressure
     if random.random() < 0.25:
         gains += np.array([-30.0, -24.0, -6.0, 0.0, 0.0, 0.0, -20.0, -30.0])
-    return _filter(bands, variety * gains)
+    return _make_filter(bands, variety * gains)
 
 
-def _tilted(decibel_per_octave: float) -> Samples:
+def _tilt_filter(decibel_per_octave: float) -> Samples:
     bands = np.array([0.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 3840.0, 8000.0])
     octaves = np.log2(np.maximum(bands, 60.0) / 60.0)
-    return _filter(bands, decibel_per_octave * octaves)
+    return _make_filter(bands, decibel_per_octave * octaves)
 
 
-def _filter(bands: NDArray[np.float64], gains: NDArray[np.float64]) -> Samples:
-    """A filter with these gains in decibel at these frequencies, straight lines between them."""
+def _make_filter(bands: NDArray[np.float64], gains: NDArray[np.float64]) -> Samples:
+    """A filter with these gains in decibels at these frequencies, interpolated between them."""
     frequencies = np.linspace(0.0, SAMPLE_RATE / 2, _TAPS // 2 + 1)
     magnitude = 10.0 ** (np.interp(frequencies, bands, gains) / 20.0)
     taps = np.roll(np.fft.irfft(magnitude), _TAPS // 2) * np.hanning(_TAPS)
@@ -86,28 +86,28 @@ def _filter(bands: NDArray[np.float64], gains: NDArray[np.float64]) -> Samples:
 
 
 def _convolve(samples: Samples, response: Samples) -> Samples:
-    """The samples through a filter, as long as they were."""
+    """The filtered samples, with the same length."""
     size = _quick_size(len(samples) + len(response) - 1)
     spectrum = np.fft.rfft(samples, size) * np.fft.rfft(response, size)
     return np.fft.irfft(spectrum, size)[: len(samples)].astype(np.float32)
 
 
 def _quick_size(size: int) -> int:
-    """The next size for which a Fourier transform is quick: a power of two, or a small odd number times one."""
+    """The next size with a fast Fourier transform: a power of two, or a small odd number times a power of two."""
     return min(odd << max(0, (-(-size // odd) - 1).bit_length()) for odd in (1, 3, 5, 9, 15))
 
 
-def _unit(response: Samples) -> Samples:
+def _normalize_energy(response: Samples) -> Samples:
     """The same filter with the energy of an impulse."""
     scaled: Samples = response / np.sqrt(np.sum(response**2))
     return scaled
 
 
 def _loudness(samples: Samples) -> float:
-    """Root mean square of the parts in which somebody speaks."""
+    """The root mean square of the parts with speech."""
     active = samples[np.abs(samples) > 0.05 * np.abs(samples).max()]
     if len(active) == 0:
-        raise DataError("A synthetic recording came out silent; this voice cannot say that text.")
+        raise DataError("A synthetic recording is silent; this voice cannot say that text.")
     return float(np.sqrt(np.mean(active**2)))
 
 

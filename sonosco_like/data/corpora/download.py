@@ -1,4 +1,4 @@
-"""Getting large files over HTTP: resumed where a connection broke, and checked against the published checksum."""
+"""Downloading large files: a broken download is resumed, and a file is checked against its published checksum."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
-from sonosco_like.data.tools.progress import Advance, Progress, no_progress
 from sonosco_like.errors import StorageError, UsageError
+from sonosco_like.progress import Advance, Progress, no_progress
 
 _BLOCK = 1 << 18
 _ATTEMPTS = 5  # in a row without a single new byte
@@ -24,7 +24,7 @@ _NOTHING_LEFT = 416  # the answer to a range that begins at the end
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A file on the web, with its SHA-256 where that is known."""
+    """A file on the web, with its SHA-256 if that is known."""
 
     url: str
     sha256: str | None = None
@@ -35,15 +35,15 @@ class Download:
 
     @property
     def name(self) -> str:
-        """The file's own name."""
+        """The name of the file."""
         return Path(unquote(urlsplit(self.url).path)).name
 
 
-def fetch(download: Download, folder: Path, progress: Progress = no_progress, pause: float = 1.0) -> Path:
-    """The file in a folder, downloaded if it is not there.
+def download_file(download: Download, folder: Path, progress: Progress = no_progress, pause: float = 1.0) -> Path:
+    """The file in a folder, downloaded if it is missing.
 
-    After a broken connection, also of a former run, it goes on from the last byte. Between attempts that bring nothing
-    are `pause` seconds, twice as long each time.
+    After a broken connection, also of a former run, the download continues after the last byte. After an attempt that
+    brought nothing there is a pause of `pause` seconds, which doubles each time.
     """
     path = folder / download.name
     if path.exists():
@@ -60,7 +60,7 @@ def fetch(download: Download, folder: Path, progress: Progress = no_progress, pa
 
 
 def list_downloads(url: str, suffix: str, pause: float = 1.0) -> list[Download]:
-    """The files with this suffix that a folder's page on the web links to."""
+    """The files with this suffix that a page on the web links to."""
     for attempt in range(_ATTEMPTS):
         try:
             with _open(url, {}) as response:
@@ -76,23 +76,23 @@ def list_downloads(url: str, suffix: str, pause: float = 1.0) -> list[Download]:
 
 
 def _receive_all(url: str, part: Path, advance: Advance, pause: float) -> None:
-    in_vain = 0
+    failed_attempts = 0
     while True:
         before = _length(part)
         try:
             return _receive(url, part, advance)
         except _BROKEN as error:
-            in_vain = 0 if _length(part) > before else in_vain + 1
-            if in_vain == _ATTEMPTS or _is_refusal(error):
+            failed_attempts = 0 if _length(part) > before else failed_attempts + 1
+            if failed_attempts == _ATTEMPTS or _is_refusal(error):
                 raise StorageError(
-                    f"{url} cannot be downloaded: {error}. What came is kept; the same command goes on from there. "
-                    "Or get the file in another way, and name it with --source."
+                    f"{url} cannot be downloaded: {error}. The received part is kept; the same command continues it. "
+                    "Or get the file in another way, and give it with --source."
                 ) from None
-            time.sleep(pause * 2**in_vain)
-        except OSError as error:  # of the disk: those of the network are above
+            time.sleep(pause * 2**failed_attempts)
+        except OSError as error:  # of the disk; errors of the network are caught above
             raise StorageError(
                 f"{part} could not be written: {error.strerror or error}. "
-                "Make room, or choose another folder; the same command goes on from what came."
+                "Make room, or choose another folder; the same command continues the download."
             ) from error
 
 
@@ -133,7 +133,7 @@ def _open(url: str, headers: dict[str, str], method: str = "GET") -> http.client
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether the server understood and said no, so that asking again is of no use."""
+    """Whether the server refused the request, so that another attempt is useless."""
     return isinstance(error, urllib.error.HTTPError) and error.code < http.HTTPStatus.INTERNAL_SERVER_ERROR
 
 
@@ -157,12 +157,12 @@ def _check(download: Download, part: Path) -> None:
         part.unlink()
         raise StorageError(
             f"{download.url} has the SHA-256 {digest.hexdigest()}, but {download.sha256} was published. "
-            "The file was removed; try again, and if it stays so, do not trust the source."
+            "The file was removed. Try again; if the checksum stays wrong, do not trust the source."
         )
 
 
 def _validator(part: Path) -> Path:
-    """Where the server's name for this version of the file is kept, so that two versions are never mixed."""
+    """The path of the note with the server's mark of this version, so that two versions are never mixed."""
     return part.with_name(f"{part.name}.version")
 
 
@@ -171,7 +171,7 @@ def _length(path: Path) -> int:
 
 
 class _Links(HTMLParser):
-    """Collects where a page links to."""
+    """Collects the links of a page."""
 
     def __init__(self) -> None:
         super().__init__()

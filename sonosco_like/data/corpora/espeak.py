@@ -1,7 +1,7 @@
-"""Speech from text by espeak-ng, which runs in a process of its own.
+"""Speech from text by espeak-ng, which runs in a separate process.
 
 The library is under the GPL and comes with the extra `synth`; nothing of it is loaded here (see NOTICE). A process of
-`espeak_process.py` is asked through a pipe, and ends when the pipe is closed, also by a kill of its owner.
+`espeak_process.py` answers requests through a pipe, and ends when the pipe is closed, also if its owner is killed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonosco_like.errors import DataError, MissingPackageError, did_you_mean
-from sonosco_like.interrupts import signals_held
+from sonosco_like.process import block_signals
 
 SAMPLE_RATE = 22_050
 _PROGRAM = Path(__file__).with_name("espeak_process.py")
@@ -30,7 +30,7 @@ _QUIET = 25  # percent; at the full volume a third of the voices clip
 
 @dataclass(frozen=True, slots=True)
 class Prosody:
-    """How something is said: words per minute, pitch and its range (0 to 99, 50 is the voice's own), gap in 10 ms."""
+    """Words per minute, pitch and its range (0 to 99; 50 is that of the voice), and gap between words in 10 ms."""
 
     speed: int = 175
     pitch: int = 50
@@ -39,20 +39,20 @@ class Prosody:
 
 
 class Espeak:
-    """One process with the library, for a `with`. What it says is a pure function of the calls since `restart`."""
+    """One process with the library, for a `with`. Its speech is a pure function of the calls since `restart`."""
 
     def __init__(self) -> None:
         self._process = _start_process()
         self.restart()
 
     def restart(self) -> None:
-        """Load the library anew: what was said before changes nothing any more."""
+        """Load the library again, so that earlier speech has no influence."""
         rate, _ = self._ask("start")
         if rate != SAMPLE_RATE:
             self.close()
             raise MissingPackageError(
                 f"espeak-ng did not start with its data (it answered {rate}, expected {SAMPLE_RATE}). "
-                "Install it anew: pip install --force-reinstall espeakng-loader"
+                "Install it again: pip install --force-reinstall espeakng-loader"
             )
 
     def set_voice(self, name: str) -> None:
@@ -68,10 +68,10 @@ class Espeak:
         (accents, variants), _ = self._ask("voices")
         return accents, variants
 
-    def sounds_of(self, text: str) -> str:
-        """How the present voice pronounces a text, in the library's own notation; in `[[...]]` `speak` reads it."""
-        sounds, _ = self._ask("sounds_of", text)
-        return str(sounds)
+    def phonemes_of(self, text: str) -> str:
+        """The phonemes of a text in the current voice, in espeak's notation; `speak` reads them in `[[...]]`."""
+        phonemes, _ = self._ask("phonemes_of", text)
+        return str(phonemes)
 
     def speak(self, text: str, prosody: Prosody) -> NDArray[np.int16]:
         """The sound of a text at `SAMPLE_RATE`."""
@@ -85,14 +85,14 @@ class Espeak:
         status, sound = self._ask("speak", text, parameters)
         samples = np.frombuffer(sound, np.int16)
         if status != 0 or not samples.any():
-            raise DataError(f"espeak-ng made no sound of {text!r} (status {status}); is there anything to read aloud?")
+            raise DataError(f"espeak-ng made no sound of {text!r} (status {status}). Does the text hold words?")
         return samples
 
     def close(self) -> None:
         """End the process."""
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
-            with contextlib.suppress(BrokenPipeError):  # of a process that is gone already
+            with contextlib.suppress(BrokenPipeError):  # of a process that has ended
                 pipe.close()
         self._process.wait()
 
@@ -116,13 +116,13 @@ class Espeak:
         except BrokenPipeError:
             line = b""
         if not line:
-            raise DataError(f"The process of espeak-ng ended ({self._process.wait()}) when it was asked for {request}.")
+            raise DataError(f"The process of espeak-ng ended ({self._process.wait()}) while it answered {request}.")
         answer, length = json.loads(line)
         return answer, answers.read(length)
 
 
 def require_espeak() -> Path:
-    """The folder in which Python finds the package that brings espeak-ng; an error that says how to install it."""
+    """The folder in which Python finds the package with espeak-ng; an error with the remedy if it is missing."""
     try:
         spec = importlib.util.find_spec("espeakng_loader")
     except ImportError:
@@ -136,7 +136,7 @@ def require_espeak() -> Path:
 
 
 def _start_process() -> subprocess.Popen[bytes]:
-    """A bare Python, so that it is there at once; it leaves Ctrl-C to us from its first moment on."""
+    """Start a bare Python, which is ready at once; it leaves Ctrl-C to this process from the beginning."""
     command = [sys.executable, "-I", "-S", str(_PROGRAM), str(require_espeak())]
-    with signals_held():
+    with block_signals():
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - a program of ours

@@ -1,13 +1,13 @@
 """The process that holds espeak-ng, a library under the GPL; no other process of ours loads it.
 
-`espeak.py` starts this file as a program of its own, with the folder in which Python finds `espeakng_loader`. It
-imports nothing of this package. Requests are lines of JSON on the standard input, such as `["set_voice", "gmw/en"]`;
-each is answered by a line of JSON and, after it, as many bytes of sound as the line says. It ends with its input, so
-also when its owner was killed.
+`espeak.py` starts this file as a separate program, with the folder in which Python finds `espeakng_loader`. It imports
+nothing of this package. Requests are lines of JSON on the standard input, such as `["set_voice", "gmw/en"]`; the answer
+is a line of JSON with the number of bytes of sound, and then these bytes. The program ends with its input, so also when
+its owner is killed.
 
-The library keeps one global state, and three of its habits are hidden here: an unknown accent silently keeps the former
-voice, an unknown variant is silently dropped, and the sound of a sentence depends on the time of day and on all that
-was said before it. So a voice is read back after it was set, and `start` really loads the library anew.
+The library has one global state and three habits that are corrected here: an unknown accent silently keeps the former
+voice, an unknown variant is silently dropped, and the sound of a sentence depends on the time of day and on all earlier
+sentences. So a voice is read back after it was set, and `start` really loads the library again.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
 _SYNCHRONOUS = 2  # audio goes to the callback, no sound device is opened
-_DO_NOT_EXIT = 0x8000  # a missing data folder is an error code, not the end of the process
+_DO_NOT_EXIT = 0x8000  # a missing data folder gives an error code and does not end the process
 _UTF8 = 1
-_SOUNDS = 0x100  # what stands in double brackets is not spelling but sounds
-LONGEST_PATH = 159  # a longer data path is cut by the library
+_PHONEMES = 0x100  # text in double brackets is phonemes, not spelling
+LONGEST_PATH = 159  # the library cuts longer data paths
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
 
 
@@ -60,7 +60,7 @@ class Engine:
         self._library: Any = None
 
     def start(self) -> tuple[Any, bytes]:
-        """Load the library as if it had never said anything; the answer is the rate of its sound."""
+        """Load the library with a fresh state; the answer is the rate of its sound."""
         self.close()
         data = self._loaded.enter_context(short_path(self._data))
         self._library = library = ctypes.CDLL(self._library_path)
@@ -72,7 +72,7 @@ class Engine:
         return rate, b""
 
     def set_voice(self, name: str) -> tuple[Any, bytes]:
-        """Take a voice; the answer is whether there is such a one."""
+        """Set a voice; the answer is whether it exists."""
         status = self._library.espeak_SetVoiceByName(name.encode())
         current = self._library.espeak_GetCurrentVoice().contents.identifier.decode()
         return status == 0 and current == name, b""
@@ -82,20 +82,20 @@ class Engine:
         accents = sorted(f"gmw/{path.name}" for path in (self._data / "lang" / "gmw").glob("en*"))
         return [accents, sorted(path.name for path in (self._data / "voices" / "!v").iterdir())], b""
 
-    def sounds_of(self, text: str) -> tuple[Any, bytes]:
-        """How the present voice pronounces a text."""
+    def phonemes_of(self, text: str) -> tuple[Any, bytes]:
+        """The phonemes of a text in the current voice."""
         rest, sounds = ctypes.c_char_p(text.encode()), []
         while rest:  # clause by clause
             sounds.append(self._library.espeak_TextToPhonemes(ctypes.byref(rest), _UTF8, 0).decode().strip())
         return " ".join(sounds), b""
 
     def speak(self, text: str, parameters: list[tuple[int, int]]) -> tuple[Any, bytes]:
-        """Say a text; the answer is the library's status."""
+        """Speak a text; the answer is the status of the library."""
         for parameter, value in parameters:
             self._library.espeak_SetParameter(parameter, value, 0)
         self._chunks.clear()
         encoded = text.encode()
-        status = self._library.espeak_Synth(encoded, len(encoded) + 1, 0, 0, 0, _UTF8 | _SOUNDS, None, None)
+        status = self._library.espeak_Synth(encoded, len(encoded) + 1, 0, 0, 0, _UTF8 | _PHONEMES, None, None)
         return status, b"".join(self._chunks)
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class Engine:
 
 @contextlib.contextmanager
 def short_path(data: Path) -> Iterator[Path]:
-    """The data folder under a name that the library does not cut."""
+    """The data folder under a path that is short enough for the library."""
     if len(os.fsencode(data)) <= LONGEST_PATH:
         yield data
         return
@@ -125,7 +125,7 @@ def short_path(data: Path) -> Iterator[Path]:
 
 
 def _fix_randomness(library: ctypes.CDLL) -> None:
-    """Breath is noise: of most voices from a generator that begins with the time of day, of some from the C library."""
+    """Seed the noise of breath: most voices take it from a generator seeded by the time, some from the C library."""
     library.espeak_ng_SetRandSeed(ctypes.c_long(1))
     if os.name == "posix":
         ctypes.CDLL(None).srand(1)
@@ -147,19 +147,19 @@ def _answer_requests(engine: Engine, requests: BinaryIO, answers: BinaryIO) -> N
 
 
 def main(folder: str) -> None:
-    """Answer until the input ends. Ctrl-C, which reaches all processes of a terminal, is the owner's to hear."""
+    """Answer until the input ends. Ctrl-C, which reaches all processes of a terminal, is left to the owner."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the library prints must not get between the answers
+    os.dup2(2, 1)  # output of the library must not mix with the answers
     sys.path.append(folder)
     import espeakng_loader
 
     engine = Engine(espeakng_loader)
     with contextlib.closing(engine), contextlib.suppress(BrokenPipeError):
         _answer_requests(engine, sys.stdin.buffer, answers)
-    os._exit(0)  # whoever would read what is left of the answers is gone
+    os._exit(0)  # the remaining answers are not read
 
 
 if __name__ == "__main__":

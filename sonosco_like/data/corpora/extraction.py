@@ -1,7 +1,7 @@
-"""Unpacking archives of strangers: nothing is written outside of the folder, and no more than there is room for.
+"""Unpacking untrusted archives: nothing is written outside of the folder, and no more than there is room for.
 
-Links are made last, after all files, so that no file can be written through one; each is then followed to its end.
-Unpacking happens in a folder aside, which gets its name when it is whole.
+Python's `tarfile` writes the members, with its `data` filter. Links are made last, after all files, so that no file can
+be written through one. An archive is unpacked into a temporary folder, which is renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
-from sonosco_like.data.tools.progress import Progress, no_progress
-from sonosco_like.errors import DataError
-from sonosco_like.strangers import open_file
+from sonosco_like.errors import DataError, UsageError
+from sonosco_like.progress import Progress, no_progress
+from sonosco_like.untrusted_files import open_regular_file
 
 ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar")
 _MOST_MEMBERS = 20_000_000
@@ -33,12 +33,12 @@ _PACKED: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file is called like an archive that can be unpacked."""
+    """Whether a file has the suffix of an archive that can be unpacked."""
     return path.name.lower().endswith(ARCHIVE_SUFFIXES) and path.is_file()
 
 
 def archive_stem(name: str) -> str:
-    """The name of an archive without its suffix, fit for a folder."""
+    """The name of an archive without its suffix, as the name of a folder."""
     suffix = next((suffix for suffix in ARCHIVE_SUFFIXES if name.lower().endswith(suffix)), "")
     stem = name[: len(name) - len(suffix)]
     if stem in ("", ".", ".."):
@@ -47,13 +47,22 @@ def archive_stem(name: str) -> str:
 
 
 def extract_archive(archive: Path, folder: Path, progress: Progress = no_progress) -> Path:
-    """Unpack a tar archive, compressed or not, into a new folder; in the end it is there whole, or not at all."""
+    """Unpack a tar archive, compressed or not, into a new folder; the folder appears complete, or not at all."""
+    if not hasattr(tarfile, "data_filter"):
+        raise UsageError(
+            "This Python cannot unpack archives safely: its `tarfile` has no `data` filter. Use Python 3.10.12, "
+            "3.11.4 or newer, or unpack the archive by hand and give its folder with --source."
+        )
     aside = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     try:
         budget = _Budget(archive, aside)
-        with _readable(archive), _Reader(archive, budget) as stream, _open_tar(stream, archive) as tar:
+        with (
+            _archive_errors_as_data_errors(archive),
+            _Reader(archive, budget) as stream,
+            _open_tar(stream, archive) as tar,
+        ):
             _extract_members(tar, aside, budget, progress)
             while stream.read(_BLOCK):  # up to the checksum of the compressed stream, behind the last member
                 pass
@@ -80,7 +89,7 @@ class _Budget:
             self._refuse()
 
     def spend_bytes(self, count: int) -> None:
-        """Account for what was unpacked: members, and all that stands between them."""
+        """Account for unpacked bytes: members, and all that is between them."""
         self._bytes -= count
         if self._bytes < 0:
             self._refuse()
@@ -88,7 +97,7 @@ class _Budget:
     def _refuse(self) -> NoReturn:
         raise DataError(
             f"{self._archive} unpacks to more than the free space of the disk, or to more than "
-            f"{_MOST_EXPANSION} times its own size, as an attack would. Unpack it by hand if you trust it."
+            f"{_MOST_EXPANSION} times its own size, like an attack. Unpack it by hand if you trust it."
         )
 
 
@@ -96,7 +105,7 @@ class _Reader:
     """The unpacked bytes of an archive, within a budget; Python's tarfile would read a header of any size at once."""
 
     def __init__(self, archive: Path, budget: _Budget) -> None:
-        with open_file(archive) as file:
+        with open_regular_file(archive) as file:
             magic = file.read(6)
         unpack = next((unpack for mark, unpack in _PACKED.items() if magic.startswith(mark)), open)
         self._archive, self._budget = archive, budget
@@ -109,20 +118,20 @@ class _Reader:
         self._stream.close()
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes, of which nobody needs many at once."""
+        """The next bytes; a single request for many of them is refused."""
         if not 0 <= size <= _MOST_AT_ONCE:
-            raise DataError(f"{self._archive} has a header of {size:,} bytes, as an attack would. It is not unpacked.")
+            raise DataError(f"{self._archive} has a header of {size:,} bytes, like an attack. It is not unpacked.")
         content: bytes = self._stream.read(size)
         self._budget.spend_bytes(len(content))
         return content
 
     def seek(self, position: int) -> int:
-        """Go on elsewhere; forwards this counts as read."""
+        """Go to a position; bytes that are passed over count as read."""
         self._budget.spend_bytes(max(0, position - self.tell()))
         return int(self._stream.seek(position))
 
     def tell(self) -> int:
-        """Where in the unpacked bytes it is."""
+        """The position in the unpacked bytes."""
         return int(self._stream.tell())
 
 
@@ -136,66 +145,55 @@ def _extract_members(tar: tarfile.TarFile, folder: Path, budget: _Budget, progre
         while (member := tar.next()) is not None:
             tar.members.clear()  # type: ignore[attr-defined]  # or millions of them would be kept
             budget.spend(member)
-            target = folder / _safe_name(member.name)
-            if member.isdir():
-                target.mkdir(parents=True, exist_ok=True)
-            elif member.isreg():
-                _write(tar, member, target)
-                advance(member.size)
-            elif member.issym() or member.islnk():
+            _check_name(member)
+            if member.issym() or member.islnk():
                 links.append(member)
             else:
-                raise DataError(f"The archive holds {member.name!r}, which is a device or a pipe. It is not unpacked.")
+                _extract(tar, member, folder)
+                advance(member.size)
     for member in links:
-        _link(member, folder)
+        _extract_link(tar, member, folder.resolve())
 
 
-def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    source = tar.extractfile(member)
-    assert source is not None  # only members that are no files have none
-    with source, target.open("xb") as stream:
-        shutil.copyfileobj(source, stream, _BLOCK)
+def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Write one member, if Python's `data` filter passes it: no devices, nothing outside of the folder."""
+    if not member.isdir() and os.path.lexists(folder / member.name):
+        raise DataError(f"The archive holds two files of one name ({member.name}). It is not unpacked.")
+    try:
+        tar.extract(member, folder, set_attrs=False, filter="data")
+    except tarfile.FilterError as error:
+        raise DataError(f"The archive is not unpacked: {error}.") from None
 
 
-def _link(member: tarfile.TarInfo, folder: Path) -> None:
-    """Make a symbolic link, also for a hard one, if it and what it leads to lie inside of the folder."""
-    folder = folder.resolve()
-    link = folder / _safe_name(member.name)
+def _extract_link(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Make a symbolic link, also for a hard link, if the link and its target lie inside of the folder."""
+    link = folder / member.name
     if link.parent.resolve() != link.parent:
         raise DataError(f"The archive holds the link {member.name!r} behind another link. It is not unpacked.")
-    start = link.parent if member.issym() else folder
-    goal = Path(os.path.normpath(start / _relative(member.linkname)))
-    if not goal.resolve().is_relative_to(folder):
-        raise DataError(f"The archive holds the link {member.name!r} to {member.linkname!r}, outside of the archive.")
-    if not goal.exists():
+    if member.islnk():
+        member.type, member.linkname = tarfile.SYMTYPE, os.path.relpath(folder / member.linkname, link.parent)
+    _extract(tar, member, folder)
+    if not link.exists() or not link.resolve().is_relative_to(folder):
         raise DataError(f"The archive holds the link {member.name!r} to {member.linkname!r}, which is not in it.")
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to(os.path.relpath(goal, link.parent), target_is_directory=goal.is_dir())
 
 
-def _safe_name(name: str) -> PurePosixPath:
-    path = _relative(name)
+def _check_name(member: tarfile.TarInfo) -> None:
+    """Refuse names that the filter would repair, and those that only other systems take for paths."""
+    path = PurePosixPath(member.name)
+    if path.is_absolute() or "\\" in member.name or (path.parts and ":" in path.parts[0]):
+        raise DataError(f"The archive holds {member.name!r}, which is no relative path. It is not unpacked.")
     if ".." in path.parts:
-        raise DataError(f"The archive holds {name!r}, which points outside of it. It is not unpacked.")
-    if len(name.encode(errors="replace")) > _LONGEST_NAME or not path.parts:
-        raise DataError(f"The archive holds {name[:100]!r}, which no file can be called. It is not unpacked.")
-    return path
-
-
-def _relative(name: str) -> PurePosixPath:
-    path = PurePosixPath(name.replace("\\", "/"))
-    if path.is_absolute() or (path.parts and ":" in path.parts[0]):
-        raise DataError(f"The archive holds {name!r}, which is an absolute path. It is not unpacked.")
-    return path
+        raise DataError(f"The archive holds {member.name!r}, which points outside of it. It is not unpacked.")
+    if len(member.name.encode(errors="replace")) > _LONGEST_NAME:
+        raise DataError(f"The archive holds {member.name[:100]!r}, a name that is too long. It is not unpacked.")
 
 
 @contextmanager
-def _readable(archive: Path) -> Iterator[None]:
-    """Turn the many ways in which a broken archive fails into one."""
+def _archive_errors_as_data_errors(archive: Path) -> Iterator[None]:
+    """Raise one `DataError` for the many exceptions of a broken archive."""
     try:
         yield
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"The archive {archive} is broken or cut off ({error}). Get it again.") from None
-    except FileExistsError as error:
-        raise DataError(f"The archive {archive} holds two files of one name ({error.filename}).") from None
+    except (FileExistsError, NotADirectoryError) as error:
+        raise DataError(f"The archive {archive} holds a file and a folder of one name ({error.filename}).") from None

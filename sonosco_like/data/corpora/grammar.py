@@ -1,6 +1,6 @@
-"""What synthetic speakers say: three small grammars. Lower-case words and single spaces only.
+"""The texts of synthetic speakers: three small grammars. Lower-case words and single spaces only.
 
-A grammar maps a symbol to its alternatives; `{symbol}` in an alternative is replaced by one of that symbol's own.
+A grammar maps a symbol to its alternatives; `{symbol}` in an alternative is replaced by one alternative of that symbol.
 All begin with `start`.
 """
 
@@ -20,12 +20,12 @@ _SYMBOL = re.compile(r"\{(\w+)\}")
 
 
 def draw_text(kind: str, random: Generator) -> str:
-    """One thing to say, each alternative of the grammar being equally likely wherever it is met."""
+    """A drawn text; all alternatives of a symbol are equally likely."""
     return _expand("{start}", grammar(kind), random)
 
 
 def vocabulary(kind: str) -> frozenset[str]:
-    """Every word that a grammar can produce."""
+    """All words that a grammar can produce."""
     alternatives = (text for texts in grammar(kind).values() for text in texts)
     return frozenset(word for text in alternatives for word in _SYMBOL.sub(" ", text).split())
 

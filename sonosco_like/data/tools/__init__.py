@@ -1,1 +1,1 @@
-"""What one does with manifests beside training: make them from folders, merge, split and examine them."""
+"""Tools for manifests: make them from folders, merge, split and examine them."""

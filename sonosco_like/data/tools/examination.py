@@ -1,18 +1,16 @@
-"""What is wrong with the recordings of a manifest: all of it, found before a training finds the first.
+"""All problems of the recordings of a manifest, found before a training meets the first of them.
 
-Every header is read; whole recordings are decoded as far as asked for, which finds those that were cut off.
+Every header is read; `opening` chooses how many recordings are decoded, which finds those that were cut off.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import soundfile
@@ -20,20 +18,19 @@ import soundfile
 from sonosco_like.data.audio import AUDIO_SUFFIXES, AudioInfo, audio_info, is_url, open_audio
 from sonosco_like.data.dataset import TORN_SECONDS, TORN_SHARE
 from sonosco_like.data.manifest import Manifest
-from sonosco_like.data.tools.progress import Progress, no_progress
+from sonosco_like.data.tools.files import in_threads
 from sonosco_like.errors import DataError
+from sonosco_like.progress import Progress, no_progress
 
 Opening: TypeAlias = Literal["all", "sample", "none"]
-"""Which recordings are decoded: all, about an hour of them, or none, of which then not even the header is read."""
+"""Which recordings are decoded: all, about an hour of them, or none; with none, not even the headers are read."""
 
 _SAMPLE_SECONDS = 3600.0
-_THREADS = 8  # reading headers is waiting for the disk
-_AT_ONCE = 4096
 _BLOCK = 1 << 16
 _SILENCE = 1e-4
 _LOW_RATE = 8000
-_STREAMED = 0xFFFF0000  # sizes from here on are written by programs that did not know the length yet
-_CUT_OFF = re.compile(r"data\s*:\s*(\d+) \(should be \d+\)")  # libsndfile's note on a file shorter than its header says
+_STREAMED = 0xFFFF0000  # programs that did not know the length yet write sizes from here on
+_CUT_OFF = re.compile(r"data\s*:\s*(\d+) \(should be \d+\)")  # libsndfile's note on a file that was cut off
 _SUFFIXES = {
     "WAV": {".wav"},
     "WAVEX": {".wav"},
@@ -46,12 +43,10 @@ _SUFFIXES = {
     "AIFF": {".aif", ".aiff"},
     "AU": {".au"},
 }
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 
 class Fault(NamedTuple):
-    """What is wrong with a row: a word or two, what exactly, and whether a training can still use the row."""
+    """The problem of a row: its kind, the details, and whether a training can still use the row."""
 
     reason: str
     detail: str
@@ -71,63 +66,65 @@ class Examination:
 def examine_recordings(
     manifest: Manifest, opening: Opening = "sample", progress: Progress = no_progress
 ) -> Examination:
-    """Look at every recording of a manifest once, however many rows it has."""
+    """Examine every recording of a manifest once, also one with many rows."""
     rows: dict[str, list[int]] = {}
     for index, utterance in enumerate(manifest):
         rows.setdefault(utterance.audio_filepath, []).append(index)
     found = Examination(recordings=len(rows))
     if opening == "none":
-        _note_missing(found, rows)
+        _add_missing(found, rows)
         return found
     headers: dict[str, AudioInfo] = {}
-    for path, header in _in_threads(_header, list(rows), progress, "reading headers"):
+    for path, header in in_threads(_header, list(rows), progress, "reading headers"):
         if isinstance(header, Fault):
-            _note(found, rows[path], header)
+            _add_fault(found, rows[path], header)
         else:
             headers[path] = header
             found.sample_rates[header.sample_rate] += 1
-            _note_header(found, manifest, path, header, rows[path])
+            _add_header_faults(found, manifest, path, header, rows[path])
     chosen = list(headers) if opening == "all" else list(_sample(headers))
     found.decoded = len(chosen)
-    for path, fault in _in_threads(_decode, chosen, progress, "decoding recordings"):
+    for path, fault in in_threads(_decode, chosen, progress, "decoding recordings"):
         if fault is not None:
-            _note(found, rows[path], fault)
+            _add_fault(found, rows[path], fault)
     return found
 
 
-def _note(found: Examination, rows: Iterable[int], fault: Fault) -> None:
+def _add_fault(found: Examination, rows: Iterable[int], fault: Fault) -> None:
     for index in rows:
         found.faults.setdefault(index, []).append(fault)
 
 
-def _note_missing(found: Examination, rows: dict[str, list[int]]) -> None:
+def _add_missing(found: Examination, rows: dict[str, list[int]]) -> None:
     for path, indices in rows.items():
         if not is_url(path) and not Path(path).is_file():
-            _note(found, indices, Fault("missing file", path))
+            _add_fault(found, indices, Fault("missing file", path))
 
 
-def _note_header(found: Examination, manifest: Manifest, path: str, header: AudioInfo, rows: Sequence[int]) -> None:
+def _add_header_faults(
+    found: Examination, manifest: Manifest, path: str, header: AudioInfo, rows: Sequence[int]
+) -> None:
     suffix = Path(path).suffix.lower()
     if suffix in AUDIO_SUFFIXES and suffix not in _SUFFIXES.get(header.format, {suffix}):
-        _note(found, rows, Fault("wrong format", f"{path} is {header.format} by its content", usable=True))
+        _add_fault(found, rows, Fault("wrong format", f"{path} is {header.format} by its content", usable=True))
     if header.sample_rate < _LOW_RATE:
-        _note(found, rows, Fault("low rate", f"{path} has {header.sample_rate} samples a second", usable=True))
+        _add_fault(found, rows, Fault("low rate", f"{path} has {header.sample_rate} samples a second", usable=True))
     for index in rows:
-        fault = _wrong_duration(manifest, index, header.duration, is_whole=len(rows) == 1)
+        fault = _duration_fault(manifest, index, header.duration, is_whole=len(rows) == 1)
         if fault:
-            _note(found, [index], fault)
+            _add_fault(found, [index], fault)
 
 
-def _wrong_duration(manifest: Manifest, index: int, seconds: float, is_whole: bool) -> Fault | None:
-    """A row that goes on after the end of its recording, or that leaves out the rest of one it has for itself."""
+def _duration_fault(manifest: Manifest, index: int, seconds: float, is_whole: bool) -> Fault | None:
+    """The fault of a row that ends after its recording, or that is its only row and leaves out the rest."""
     row = manifest[index]
     tolerance = max(TORN_SECONDS, TORN_SHARE * row.duration)
     end = row.offset + row.duration
-    said = f"the row ends at {end:.2f} s, {row.audio_filepath} at {seconds:.2f} s"
+    detail = f"the row ends at {end:.2f} s, {row.audio_filepath} at {seconds:.2f} s"
     if end - seconds > tolerance:
-        return Fault("ends early", said)
+        return Fault("ends early", detail)
     if is_whole and row.offset == 0 < row.duration and seconds - end > tolerance:
-        return Fault("wrong duration", said, usable=True)
+        return Fault("wrong duration", detail, usable=True)
     return None
 
 
@@ -141,7 +138,7 @@ def _header(path: str) -> AudioInfo | Fault:
 
 
 def _sample(headers: dict[str, AudioInfo]) -> Iterator[str]:
-    """Recordings from all of the manifest, of about an hour together."""
+    """Recordings from all parts of the manifest, about an hour in sum."""
     seconds = sum(header.duration for header in headers.values())
     share = min(1.0, _SAMPLE_SECONDS / seconds) if seconds else 1.0
     taken = 0.0
@@ -152,7 +149,7 @@ def _sample(headers: dict[str, AudioInfo]) -> Iterator[str]:
 
 
 def _decode(path: str) -> Fault | None:
-    """What decoding all of a recording shows."""
+    """The fault that decoding a whole recording shows, if any."""
     loudest, frames = 0.0, 0
     try:
         with open_audio(path) as file:
@@ -168,20 +165,7 @@ def _decode(path: str) -> Fault | None:
     if expected - frames > tolerated:
         return Fault("truncated", f"{path} has {frames} of {expected} samples")
     if cut_off and int(cut_off[1]) < _STREAMED:
-        return Fault("truncated", f"{path} is shorter than its header says", usable=True)
+        return Fault("truncated", f"{path} is shorter than the length in its header", usable=True)
     if not np.isfinite(loudest):
         return Fault("unreadable", f"{path} holds samples that are not numbers")
-    return Fault("silent", f"no sample of {path} is beyond {_SILENCE:g}") if loudest <= _SILENCE else None
-
-
-def _in_threads(
-    work: Callable[[_Item], _Result], items: Sequence[_Item], progress: Progress, name: str
-) -> Iterator[tuple[_Item, _Result]]:
-    if not items:
-        return
-    waiting = iter(items)
-    with ThreadPoolExecutor(_THREADS) as pool, progress(name, len(items), "files") as advance:
-        while batch := list(itertools.islice(waiting, _AT_ONCE)):
-            for item, result in zip(batch, pool.map(work, batch), strict=True):
-                advance(1)
-                yield item, result
+    return Fault("silent", f"no sample of {path} is above {_SILENCE:g}") if loudest <= _SILENCE else None

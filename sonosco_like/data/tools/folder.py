@@ -1,4 +1,4 @@
-"""A manifest of whatever lies in a folder: recordings with a text file each, transcripts of many, other manifests.
+"""A manifest of a folder: recordings with a text file each, transcripts of many recordings, other manifests.
 
 The text of `a/b/one.wav` is, in this order: a row of a manifest (`*.jsonl`) at the top of the folder; the line of `one`
 in an `a/b/*.trans.txt`; the file `a/b/one.txt`, where folders called `wav` and `txt` count as one.
@@ -14,12 +14,10 @@ from typing import TypeAlias
 
 from sonosco_like.data.audio import AUDIO_SUFFIXES
 from sonosco_like.data.manifest import Manifest, write_manifest
-from sonosco_like.data.tools.measuring import measure_recordings
-from sonosco_like.data.tools.merge import Merged, merge_utterances
-from sonosco_like.data.tools.outputs import claim_file
-from sonosco_like.data.tools.progress import Progress, no_progress
-from sonosco_like.data.tools.texts import read_text
+from sonosco_like.data.tools.files import claim_file, measure_recordings, read_text
+from sonosco_like.data.tools.merge import MergeCounts, merge_utterances
 from sonosco_like.errors import DataError, UsageError
+from sonosco_like.progress import Progress, no_progress
 from sonosco_like.records import Utterance
 
 Key: TypeAlias = tuple[str, ...]
@@ -27,8 +25,8 @@ Key: TypeAlias = tuple[str, ...]
 
 
 @dataclass
-class Found:
-    """What came of a folder: rows written, and recordings left out for want of a text, or because they are broken."""
+class ManifestSummary:
+    """The result for a folder: rows written, and recordings left out because they lack a text or are broken."""
 
     rows: int = 0
     seconds: float = 0.0
@@ -38,31 +36,31 @@ class Found:
 
 def make_manifest(
     folder: Path, output: Path, speaker: str | None = None, force: bool = False, progress: Progress = no_progress
-) -> Found:
+) -> ManifestSummary:
     """Write a manifest of a folder.
 
-    `speaker` is a regular expression; its first group, searched for in the path of a recording below the folder, is the
-    name of the speaker.
+    `speaker` is a regular expression that is searched for in the path of a recording below the folder; its first group
+    is the name of the speaker.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder. Name the folder that holds the recordings.")
     pattern = _speaker_pattern(speaker)
     claim_file(output, force)
-    found = Found()
+    found = ManifestSummary()
     utterances = list(_known_rows(folder, output, found))
     utterances += _paired_rows(folder, {Path(utterance.audio_filepath) for utterance in utterances}, found, progress)
     if not utterances:
-        raise DataError(_nothing_found(folder, found))
+        raise DataError(_nothing_found_message(folder, found))
     if pattern is not None:
-        utterances = [_with_speaker(utterance, folder, pattern) for utterance in utterances]
-    utterances = list(merge_utterances(utterances, Merged()))
+        utterances = [_set_speaker(utterance, folder, pattern) for utterance in utterances]
+    utterances = list(merge_utterances(utterances, MergeCounts()))
     write_manifest(output, utterances)
     found.rows, found.seconds = len(utterances), sum(utterance.duration for utterance in utterances)
     return found
 
 
-def _known_rows(folder: Path, output: Path, found: Found) -> Iterator[Utterance]:
-    """Rows of the manifests that the folder already has, as far as their recordings are there."""
+def _known_rows(folder: Path, output: Path, found: ManifestSummary) -> Iterator[Utterance]:
+    """Rows of the manifests that the folder already has, if their recordings exist."""
     for path in sorted((*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz"))):
         if path.resolve() == output.resolve():
             continue
@@ -73,7 +71,7 @@ def _known_rows(folder: Path, output: Path, found: Found) -> Iterator[Utterance]
                 found.unreadable.append(f"{utterance.audio_filepath} does not exist; {path} has a row for it.")
 
 
-def _paired_rows(folder: Path, covered: set[Path], found: Found, progress: Progress) -> Iterator[Utterance]:
+def _paired_rows(folder: Path, covered: set[Path], found: ManifestSummary, progress: Progress) -> Iterator[Utterance]:
     """Rows of recordings with a text beside them."""
     recordings: dict[Key, Path] = {}
     texts = _read_texts(folder)
@@ -84,7 +82,7 @@ def _paired_rows(folder: Path, covered: set[Path], found: Found, progress: Progr
         if key not in texts:
             found.without_text.append(path)
         elif (other := recordings.setdefault(key, path)) != path:
-            raise DataError(f"{other} and {path} are two recordings of one text. Remove one of them.")
+            raise DataError(f"{other} and {path} are two recordings with one text. Remove one of them.")
     ids = {path: "/".join(key) for key, path in recordings.items()}
     for (key, path), (_, seconds) in zip(recordings.items(), measure_recordings(list(ids), progress), strict=True):
         if isinstance(seconds, DataError):
@@ -124,7 +122,7 @@ def _speaker_pattern(expression: str | None) -> re.Pattern[str] | None:
     return pattern
 
 
-def _with_speaker(utterance: Utterance, folder: Path, pattern: re.Pattern[str]) -> Utterance:
+def _set_speaker(utterance: Utterance, folder: Path, pattern: re.Pattern[str]) -> Utterance:
     path = Path(utterance.audio_filepath)
     name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.as_posix()
     match = pattern.search(name)
@@ -133,7 +131,7 @@ def _with_speaker(utterance: Utterance, folder: Path, pattern: re.Pattern[str]) 
     return replace(utterance, speaker=match[1])
 
 
-def _nothing_found(folder: Path, found: Found) -> str:
+def _nothing_found_message(folder: Path, found: ManifestSummary) -> str:
     if found.unreadable:
         return (
             f"None of the {len(found.unreadable)} recordings in {folder} can be read. The first: {found.unreadable[0]}"

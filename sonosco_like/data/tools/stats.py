@@ -1,20 +1,23 @@
-"""What is in a manifest, and which of its rows are hardly right."""
+"""Statistics of a manifest with its suspicious rows, as numbers, as tables for a terminal and as a picture."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from rich import box
+from rich.table import Table
 
 from sonosco_like.data.manifest import Manifest
 from sonosco_like.data.text import Alphabet, TextCleaner
 from sonosco_like.data.tools.examination import Opening, examine_recordings
-from sonosco_like.data.tools.progress import Progress, no_progress
 from sonosco_like.errors import UsageError
+from sonosco_like.progress import Progress, no_progress
 from sonosco_like.records import Utterance
 
 _MOST_BINS = 20
@@ -22,7 +25,7 @@ _MOST_BINS = 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Characters of a transcript per second of audio, outside of which text and audio hardly belong together."""
+    """Characters of a transcript per second of audio; outside of these limits, text and audio hardly fit together."""
 
     slowest: float = 1.5
     fastest: float = 30.0
@@ -33,7 +36,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Suspicion:
+class SuspiciousRow:
     """A row that should be looked at."""
 
     row: int
@@ -72,7 +75,7 @@ class Statistics:
     sample_rates: dict[int, int] = field(default_factory=dict)
     recordings: int = 0
     decoded: int = 0
-    suspicious: list[Suspicion] = field(default_factory=list)
+    suspicious: list[SuspiciousRow] = field(default_factory=list)
 
 
 def gather_statistics(
@@ -82,9 +85,9 @@ def gather_statistics(
     progress: Progress = no_progress,
     opening: Opening = "sample",
 ) -> Statistics:
-    """Go through all rows once. Texts are cleaned as for training before they are held against the alphabet.
+    """Go through all rows once. Texts are cleaned as for training before they are compared with the alphabet.
 
-    Every recording's header is read, and an hour of audio is decoded; `opening` may ask for all of it, or for nothing.
+    The header of every recording is read, and an hour of audio is decoded; `opening` chooses all of it or nothing.
     """
     limits = limits or Limits()
     cleaner = TextCleaner()
@@ -104,12 +107,12 @@ def gather_statistics(
             words.update(text.split())
             texts.add(text)
             faults = [(fault.reason, fault.detail) for fault in examined.faults.get(index, ())]
-            lacking = dict.fromkeys(each for each in text if each not in known)
-            if lacking:
-                faults.append(("no label", f"for {', '.join(map(repr, lacking))} in the text"))
+            unlabelled = dict.fromkeys(each for each in text if each not in known)
+            if unlabelled:
+                faults.append(("no label", f"for {', '.join(map(repr, unlabelled))} in the text"))
             result.suspicious += (
-                Suspicion(manifest.row(index), utterance.id, *found)
-                for found in (*faults, *_suspect(utterance, limits))
+                SuspiciousRow(manifest.row(index), utterance.id, *found)
+                for found in (*faults, *_find_suspicions(utterance, limits))
             )
             advance(1)
     result.sample_rates = dict(examined.sample_rates.most_common())
@@ -117,13 +120,13 @@ def gather_statistics(
     result.speakers = len(speakers - {None})
     result.words, result.different_words, result.different_texts = sum(words.values()), len(words), len(texts)
     result.not_in_alphabet = {each: count for each, count in characters.most_common() if each not in known}
-    result.dropped_by_cleaning = dict(cleaner.dropped.counts.most_common())
+    result.dropped_by_cleaning = dict(cleaner.dropped_counts.most_common())
     _add_durations(result, manifest.durations)
     return result
 
 
-def _suspect(utterance: Utterance, limits: Limits) -> Iterator[tuple[str, str]]:
-    """Reasons and details of all that the row itself shows to be strange."""
+def _find_suspicions(utterance: Utterance, limits: Limits) -> Iterator[tuple[str, str]]:
+    """The reasons and details of everything that is strange in the row itself."""
     characters = len(utterance.text.strip())
     if characters == 0:
         yield "empty", "there is no text"
@@ -157,3 +160,101 @@ def _bin_width(longest: float) -> float:
     exact = max(longest, 0.01) / _MOST_BINS
     power = 10.0 ** math.floor(math.log10(exact))
     return min(width for factor in (1, 2, 5, 10) if (width := factor * power) >= exact)
+
+
+_BAR = 30
+
+
+def statistics_tables(statistics: Statistics, title: str, most_suspicious: int) -> Iterator[Table]:
+    """Numbers, lengths, characters and suspicious rows; tables without rows are left out."""
+    yield _summary_table(statistics, title)
+    yield _lengths_table(statistics)
+    if statistics.not_in_alphabet:
+        yield _characters_table("characters not in the alphabet", statistics.not_in_alphabet)
+    if statistics.dropped_by_cleaning:
+        yield _characters_table("characters that cleaning drops", statistics.dropped_by_cleaning)
+    if statistics.suspicious:
+        yield _suspicious_table(statistics, most_suspicious)
+
+
+def _summary_table(statistics: Statistics, title: str) -> Table:
+    table = _new_table(title, "", "")
+    speakers = f"{statistics.speakers:,}"
+    if statistics.without_speaker:
+        speakers += f" ({statistics.without_speaker:,} utterances without one)"
+    for name, value in (
+        ("utterances", f"{statistics.rows:,}"),
+        ("hours", f"{statistics.seconds / 3600:.2f}"),
+        ("speakers", speakers),
+        ("words", f"{statistics.words:,}, {statistics.different_words:,} different"),
+        ("different texts", f"{statistics.different_texts:,}"),
+        ("seconds", f"{statistics.shortest:.2f} to {statistics.longest:.2f}, median {statistics.median:.2f}"),
+        ("recordings", _describe_recordings(statistics)),
+        ("suspicious rows", f"{len({suspicion.row for suspicion in statistics.suspicious}):,}"),
+    ):
+        table.add_row(name, value)
+    return table
+
+
+def _describe_recordings(statistics: Statistics) -> str:
+    rates = ", ".join(f"{count:,} of {rate:,} Hz" for rate, count in statistics.sample_rates.items())
+    decoded = f"{statistics.decoded:,} decoded" if statistics.decoded else "none decoded"
+    return f"{statistics.recordings:,}, {decoded}" + (f"; {rates}" if rates else "")
+
+
+def _lengths_table(statistics: Statistics) -> Table:
+    table = _new_table("lengths", "seconds", "utterances", "minutes", "")
+    highest = max((each.rows for each in statistics.histogram), default=0)
+    for each in statistics.histogram:
+        bar = "#" * round(_BAR * each.rows / highest)
+        table.add_row(f"{each.start:g} to {each.end:g}", f"{each.rows:,}", f"{each.seconds / 60:.1f}", bar)
+    return table
+
+
+def _characters_table(title: str, counts: Mapping[str, int]) -> Table:
+    table = _new_table(title, "character", "code", "times")
+    for character, count in counts.items():
+        table.add_row(repr(character), f"U+{ord(character):04X}", f"{count:,}")
+    return table
+
+
+def _suspicious_table(statistics: Statistics, most: int) -> Table:
+    count = len(statistics.suspicious)
+    title = "suspicious rows" if count <= most else f"suspicious rows ({most} of {count:,}; --json lists all)"
+    table = _new_table(title, "row", "id", "reason", "detail")
+    for suspicion in statistics.suspicious[:most]:
+        table.add_row(str(suspicion.row), suspicion.id, suspicion.reason, suspicion.detail)
+    return table
+
+
+def _new_table(title: str, *columns: str) -> Table:
+    table = Table(*columns, title=title, title_justify="left", box=box.SIMPLE, show_header=any(columns))
+    for column in table.columns:
+        column.overflow = "fold"
+    return table
+
+
+def draw_histogram(statistics: Statistics, title: str, path: Path) -> Path:
+    """Write a PNG: how many utterances there are of each length, and how much of the audio they are."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    bins = statistics.histogram
+    starts, widths = [each.start for each in bins], [each.end - each.start for each in bins]
+    axes.bar(starts, [each.rows for each in bins], widths, align="edge", color="#4878a8", edgecolor="white")
+    axes.set(
+        title=f"{title}: {statistics.rows:,} utterances, {statistics.seconds / 3600:.2f} hours",
+        xlabel="seconds",
+        ylabel="utterances",
+    )
+    minutes = axes.twinx()
+    middles = [(each.start + each.end) / 2 for each in bins]
+    minutes.plot(middles, [each.seconds / 60 for each in bins], color="#c05020", marker="o", markersize=3)
+    minutes.set_ylabel("minutes of audio", color="#c05020")
+    minutes.set_ylim(bottom=0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120, format="png")
+    return path

@@ -1,10 +1,10 @@
-// What is fetched from TensorBoard. Addresses are relative: TensorBoard may live below any path.
+// Requests to TensorBoard. Addresses are relative: TensorBoard may be below any path.
 
 import { chosenRuns, modes, state } from "./state.js";
 
 const underWay = new Map();
 
-/** JSON of an address. A newer question of the same kind makes an older one void. */
+/** The JSON of an address. A newer request of the same kind cancels an older one. */
 async function ask(kind, address) {
   underWay.get(kind)?.abort();
   const controller = new AbortController();

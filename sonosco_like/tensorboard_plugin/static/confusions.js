@@ -1,4 +1,4 @@
-// Which words are taken for which, most frequent first, over all utterances of the validation.
+// The most frequent word errors, over all utterances of the validation.
 
 import { button, el, replace } from "./dom.js";
 import { fetchConfusions, isVoid } from "./api.js";
@@ -18,10 +18,10 @@ export function makeConfusions(search) {
     try {
       const found = await fetchConfusions();
       const none = !Object.values(found).some((list) => list.length);
-      replace(node, head, none ? el("p", { class: "nothing muted", text: "Every word was heard right." }) : null,
-        list("Substituted", "said, and heard instead", found.substitutions, look),
-        list("Deleted", "said, not heard", found.deletions, look),
-        list("Inserted", "heard, not said", found.insertions, look));
+      replace(node, head, none ? el("p", { class: "nothing muted", text: "Every word was recognised correctly." }) : null,
+        list("Substituted", "reference → hypothesis", found.substitutions, look),
+        list("Deleted", "only in the reference", found.deletions, look),
+        list("Inserted", "only in the hypothesis", found.insertions, look));
     } catch (error) {
       if (!isVoid(error)) replace(node, head, el("p", { class: "note muted", text: error.message }));
     }
@@ -40,12 +40,12 @@ function list(title, about, entries, look) {
   const most = entries[0][2];
   return el("section", {}, [
     el("h3", {}, [el("span", { text: title }), el("span", { class: "muted", text: about })]),
-    el("ol", {}, entries.map(([said, heard, times]) => {
-      const line = el("li", { title: "Show the utterances", on: { click: () => look(said || heard) } }, [
+    el("ol", {}, entries.map(([reference, hypothesis, times]) => {
+      const line = el("li", { title: "Show the utterances", on: { click: () => look(reference || hypothesis) } }, [
         el("span", { class: "pairing", dir: "auto" }, [
-          said ? el("span", { text: said }) : null,
-          said && heard ? el("span", { class: "arrow", text: "→" }) : null,
-          heard ? el("b", { text: heard }) : null,
+          reference ? el("span", { text: reference }) : null,
+          reference && hypothesis ? el("span", { class: "arrow", text: "→" }) : null,
+          hypothesis ? el("b", { text: hypothesis }) : null,
         ]),
         el("span", { class: "bar-of" }), el("span", { class: "times", text: String(times) }),
       ]);

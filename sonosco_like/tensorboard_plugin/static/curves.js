@@ -3,7 +3,7 @@
 import { el, percent, svg } from "./dom.js";
 import { chosenRuns, colourOf, modes, nameOf, state, steps } from "./state.js";
 
-/** The error rate of one utterance over all steps; a dot where we are. */
+/** The error rate of one utterance over all steps; a dot at the current step. */
 export function sparkline(curve, colour, share) {
   const [width, height, edge] = [92, 24, 3];
   const known = curve.filter((rate) => rate !== null);
@@ -21,7 +21,7 @@ export function sparkline(curve, colour, share) {
   ]);
 }
 
-/** The error rates of all chosen runs; a line where we are. Draws as wide as it is. */
+/** The error rates of all chosen runs; a line at the current step. */
 export function timeline(width) {
   const [height, left, right, top, bottom] = [92, 44, 12, 8, 6];
   const all = steps();
@@ -29,7 +29,7 @@ export function timeline(width) {
   const drawn = lines.filter((line) => line.rates.length);
   const rates = drawn.flatMap((line) => line.rates);
   const [lowest, highest] = [Math.min(...rates), Math.max(0.05, ...rates)];
-  const limit = Math.min(1.05 * highest, lowest > 1 ? 2 * lowest : 1.1); // what is worse than nothing is cut off
+  const limit = Math.min(1.05 * highest, lowest > 1 ? 2 * lowest : 1.1); // rates above 100 % are cut off
   const first = all[0], last = all[all.length - 1];
   const x = (step) => left + (width - left - right) * (last > first ? (step - first) / (last - first) : 1);
   const y = (rate) => top + (height - top - bottom) * (1 - Math.min(rate, limit) / limit);

@@ -1,4 +1,4 @@
-// All about one utterance: the words aligned, and what the model saw while it was spoken.
+// The details of one utterance: the aligned words, the features and the alignments of the model.
 
 import { button, el, percent, points, replace, seconds } from "./dom.js";
 import { fetchSample, isVoid } from "./api.js";
@@ -97,8 +97,8 @@ function picturesOf(sample, row, isFirst, run, player, theme) {
   const nodes = [];
   const seek = row.audio ? (share) => player.seek(row.id, share * (sample.duration || row.duration)) : null;
   const who = run ? `${nameOf(run)}, ` : "";
-  if (isFirst) nodes.push(panel("Log-mel features", "what the model is given", "", featuresCanvas(sample.features, theme), seek));
-  if (sample.words.length) nodes.push(panel("Heard", `${who}free-running, when each word was heard; faint: unsure`, "", words(sample), null));
+  if (isFirst) nodes.push(panel("Log-mel features", "the input of the model", "", featuresCanvas(sample.features, theme), seek));
+  if (sample.words.length) nodes.push(panel("Hypothesis", `${who}free-running, at the time of each word; faint: low confidence`, "", words(sample), null));
   for (const matrix of sample.alignments) {
     const { names, drawn } = alignmentNode(matrix, theme);
     const [title, about] = TITLES[matrix.name] || [matrix.name, ""];
@@ -146,7 +146,7 @@ function axis(duration) {
 }
 
 async function copyRow(row, node) {
-  const lines = [`id\t${row.id}`, `said\t${row.reference}`, ...row.lanes.filter(Boolean).map((lane) => `heard\t${lane.text}`)];
+  const lines = [`id\t${row.id}`, `reference\t${row.reference}`, ...row.lanes.filter(Boolean).map((lane) => `hypothesis\t${lane.text}`)];
   const text = lines.join("\n");
   try {
     await navigator.clipboard.writeText(text);

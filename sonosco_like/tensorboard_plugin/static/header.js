@@ -108,8 +108,8 @@ export function makeHeader(showHelp) {
 }
 
 const TITLES = {
-  free: "What the decoder heard, left to itself",
-  teacher_forced: "What the decoder wrote when each of its steps was told the right beginning: not a recognition",
+  free: "Hypotheses of the decoder without any reference",
+  teacher_forced: "Output of the decoder when each step is given the reference so far: not recognition",
 };
 
 /** Go to the step at a place in the list of all; at the last one, stay at the newest. */

@@ -56,7 +56,7 @@ function draw(app, changed) {
   drawSide(app, changed);
 }
 
-/** After a change of runs or set the step must be one they have. */
+/** After a change of runs or set, choose a step that they have. */
 function stayInside() {
   const all = steps();
   if (!all.length) return;
@@ -124,18 +124,18 @@ function notify(app, text) {
 function welcome() {
   return el("div", { class: "welcome" }, [
     el("h1", { text: "No transcripts yet" }),
-    el("p", { text: "A run shows what it hears here after its first validation. Let its config say so:" }),
+    el("p", { text: "The transcripts of a run are shown here after its first validation. Its config needs these callbacks:" }),
     el("pre", {}, [el("code", { text: "callbacks:\n- {class: TensorBoardCallback}\n- {class: TranscriptDashboard}" })]),
     el("p", { class: "muted", text: "This page looks again every few seconds." }),
   ]);
 }
 
-// TensorBoard says by a class of its own page whether it is dark.
+// A class of TensorBoard's own page tells whether its theme is dark.
 function currentTheme() {
   if (state.theme !== "auto") return state.theme;
   try {
     if (window.parent !== window) return window.parent.document.body.classList.contains("dark-mode") ? "dark" : "light";
-  } catch { /* in a frame of somebody else */ }
+  } catch { /* the frame belongs to another site */ }
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
@@ -144,11 +144,11 @@ function showTheme() {
 }
 
 function watchTheme() {
-  const again = () => { showTheme(); };
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  const update = () => showTheme();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", update);
   try {
     if (window.parent !== window) {
-      new MutationObserver(again).observe(window.parent.document.body, { attributes: true, attributeFilter: ["class"] });
+      new MutationObserver(update).observe(window.parent.document.body, { attributes: true, attributeFilter: ["class"] });
     }
-  } catch { /* in a frame of somebody else */ }
+  } catch { /* the frame belongs to another site */ }
 }

@@ -37,7 +37,7 @@ function canvas(matrix, anchors, smooth) {
   const node = el("canvas", { width: Math.max(1, matrix.columns), height: Math.max(1, matrix.rows) });
   if (!matrix.rows || !matrix.columns) return node;
   const bytes = Uint8Array.from(atob(matrix.values), (character) => character.charCodeAt(0));
-  const table = colours(anchors, smooth ? 1 : 0.5); // a little attention should be seen too
+  const table = colours(anchors, smooth ? 1 : 0.5); // small weights should be visible too
   const image = new ImageData(matrix.columns, matrix.rows);
   bytes.forEach((value, place) => image.data.set(table[value], 4 * place));
   node.getContext("2d").putImageData(image, 0, 0);

@@ -1,4 +1,4 @@
-// One recording plays at a time, wherever its button was.
+// The player: one recording plays at a time, whichever button started it.
 
 import { el } from "./dom.js";
 import { audioAddress } from "./api.js";

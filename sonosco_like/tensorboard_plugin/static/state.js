@@ -1,4 +1,4 @@
-// What is shown at the moment. Whoever changes it says so, and everybody who draws it hears.
+// The state of the page. `change` changes it and calls every listener.
 
 const KEPT = "sonosco-transcripts";
 const COLOURS = ["#2f6fde", "#d9730d", "#1f8a5b", "#a348c9", "#c0392b", "#0f8b99", "#8a6d1b", "#5b6472"];
@@ -7,7 +7,7 @@ export const MODES = { free: "free-running", teacher_forced: "teacher-forced" };
 
 export const state = {
   runs: {}, // by name, then by validation set: steps, modes, rates
-  mark: "", // of what is known of the runs, so that they come anew only if they changed
+  mark: "", // a checksum of the runs, so that they are sent again only if they changed
   chosen: [], // names of runs
   set: "",
   step: 0,
@@ -27,7 +27,7 @@ export function onChange(listener) {
   listeners.push(listener);
 }
 
-/** Change the state. A change of what is asked for goes back to the first page. */
+/** Change the state. A change of the query goes back to the first page. */
 export function change(values) {
   const asks = ["chosen", "set", "mode", "sort", "order", "filter", "search"];
   if (asks.some((name) => name in values) && !("offset" in values)) values = { ...values, offset: 0 };
@@ -78,7 +78,7 @@ export function colourOf(run) {
   return COLOURS[Object.keys(state.runs).indexOf(run) % COLOURS.length] || COLOURS[0];
 }
 
-/** A run without what all runs end with. */
+/** The name of a run without the folder that all runs end with. */
 export function nameOf(run) {
   return run.replace(/\/tensorboard$/, "") || run;
 }

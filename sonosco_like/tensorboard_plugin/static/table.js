@@ -39,7 +39,7 @@ export function makeTools(search) {
         filter,
         el("span", { class: "space" }),
         segmented("Differences", [["words", "Words"], ["characters", "Characters"]], state.unit, (unit) => change({ unit })),
-        toggle("Confusions", "Words most often taken for others (c)", "confusions"),
+        toggle("Confusions", "The most frequent word errors (c)", "confusions"),
         el("a", { class: "button", href: csvAddress(), download: "transcripts.csv", text: "CSV",
           title: "All rows of this selection as a file" }));
     },
@@ -138,19 +138,19 @@ function sortBy(sort, on) {
 
 function bodyOf(row, lanes, player, curves) {
   const open = () => change({ selected: row.id, panel: "details" });
-  const said = el("tr", { class: "said" }, [
+  const reference = el("tr", { class: "reference-row" }, [
     el("td", { class: "play" }, [row.audio ? player.button(row) : null]),
     el("td", { class: "text" }, [el("div", { class: "clamp" }, [
-      el("bdi", { class: row.reference ? "reference" : "reference silent", text: row.reference || "nothing was said" }),
+      el("bdi", { class: row.reference ? "reference" : "reference silent", text: row.reference || "empty reference" }),
       el("span", { class: "id", text: row.id, title: row.id }),
     ])]),
     ...Array.from({ length: 4 }, () => el("td")),
     el("td", { class: "number muted", text: seconds(row.duration) }),
   ]);
-  const heard = row.lanes.map((lane, place) => laneRow(lane, lanes[place], lanes.length > 1, curves.get(keyOf(lanes[place], row.id))));
+  const hypotheses = row.lanes.map((lane, place) => laneRow(lane, lanes[place], lanes.length > 1, curves.get(keyOf(lanes[place], row.id))));
   const body = el("tbody", { "data-id": row.id, tabindex: -1, on: { click: (event) => {
     if (!event.target.closest("button, a") && !String(getSelection())) open();
-  } } }, [said, ...heard]);
+  } } }, [reference, ...hypotheses]);
   return body;
 }
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from .web import serve
+from web import serve
 
 
 @pytest.fixture

@@ -9,18 +9,7 @@ from pathlib import Path
 
 import pytest
 import soundfile
-
-from sonosco_like.data.corpora.an4 import AN4
-from sonosco_like.data.corpora.common_voice import CommonVoice
-from sonosco_like.data.corpora.corpus import Corpus, prepare_corpus
-from sonosco_like.data.corpora.download import Download
-from sonosco_like.data.corpora.librispeech import LibriSpeech
-from sonosco_like.data.corpora.tedlium import TEDLIUM
-from sonosco_like.data.corpora.voxforge import VoxForge
-from sonosco_like.data.manifest import Manifest
-from sonosco_like.errors import DataError, StorageError, UsageError
-
-from .layouts import (
+from layouts import (
     make_an4,
     make_common_voice,
     make_librispeech,
@@ -30,6 +19,12 @@ from .layouts import (
     sound,
     write,
 )
+
+from sonosco_like.data.corpora.corpus import Corpus, prepare_corpus
+from sonosco_like.data.corpora.download import Download
+from sonosco_like.data.corpora.public import AN4, TEDLIUM, CommonVoice, LibriSpeech, VoxForge
+from sonosco_like.data.manifest import Manifest
+from sonosco_like.errors import DataError, StorageError, UsageError
 
 ALL: dict[str, tuple[Callable[[], Corpus], Callable[[Path], Path]]] = {
     "an4": (AN4, make_an4),
@@ -292,7 +287,7 @@ def test_a_download_that_was_given_up_is_continued_by_the_same_command(web, tmp_
     web.files["an4.tgz"], web.versions["an4.tgz"] = content, '"one"'
     web.break_after = [1000, 0, 0, 0, 0, 0]
     corpus = OnThisMachine(web.url("an4.tgz"))
-    with pytest.raises(StorageError, match="goes on from there"):
+    with pytest.raises(StorageError, match="the same command continues it"):
         prepare_corpus(corpus, tmp_path / "out")
     prepare_corpus(corpus, tmp_path / "out")
     assert web.requests[-1] == ("an4.tgz", "bytes=1000-")

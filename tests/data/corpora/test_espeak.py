@@ -179,7 +179,7 @@ def test_every_accent_and_variant_can_be_set():
 def test_sounds_are_said_as_the_text_they_were_made_of():
     with Espeak() as engine:
         engine.set_voice("gmw/en-US+m3")
-        sounds = engine.sounds_of("three. four")
+        sounds = engine.phonemes_of("three. four")
         assert sounds == "Tr'i: f'o@"
         text, read = (len(engine.speak(each, Prosody())) for each in ("three four", f"[[{sounds}]]"))
         assert read == pytest.approx(text, rel=0.05)

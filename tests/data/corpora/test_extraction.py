@@ -10,7 +10,7 @@ import pytest
 
 from sonosco_like.data.corpora import extraction
 from sonosco_like.data.corpora.extraction import archive_stem, extract_archive, is_archive
-from sonosco_like.errors import DataError
+from sonosco_like.errors import DataError, UsageError
 
 
 def member(name: str, content: bytes = b"", kind: bytes = tarfile.REGTYPE, link: str = "") -> tuple:
@@ -62,6 +62,8 @@ HOSTILE = {
         member("a/b", kind=tarfile.SYMTYPE, link=".."),
         member("a/b/x", kind=tarfile.SYMTYPE, link="good"),
     ],
+    "hard link to root": [member("link", kind=tarfile.LNKTYPE, link="/etc/passwd")],
+    "link in the place of a file": [member("link", kind=tarfile.SYMTYPE, link="good"), member("link", b"1")],
     "link to nothing": [member("link", kind=tarfile.SYMTYPE, link="nowhere")],
     "link to itself": [member("link", kind=tarfile.SYMTYPE, link="link")],
     "device": [member("device", kind=tarfile.CHRTYPE)],
@@ -144,3 +146,15 @@ def test_names_lose_their_whole_suffix():
 def test_names_that_are_no_folder_of_their_own_are_refused(name):
     with pytest.raises(DataError, match="leaves none for a folder"):
         archive_stem(name)
+
+
+def test_a_python_without_the_data_filter_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.delattr(tarfile, "data_filter")
+    with pytest.raises(UsageError, match=r"Use Python 3\.10\.12, 3\.11\.4 or newer, or unpack the archive by hand"):
+        extract_archive(make(tmp_path / "a.tgz", member("one", b"1")), tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tgz"]
+
+
+def test_a_member_for_the_folder_itself_is_allowed(tmp_path):
+    archive = make(tmp_path / "a.tgz", member("./", kind=tarfile.DIRTYPE), member("./one", b"1"))
+    assert files(extract_archive(archive, tmp_path / "out")) == {"one": b"1"}

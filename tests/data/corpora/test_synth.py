@@ -1,9 +1,10 @@
-"""The synthetic corpus as a whole."""
+"""The synthetic corpus, as a command makes it and as a config asks for it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,9 +16,10 @@ import pytest
 import soundfile
 
 from sonosco_like.data.corpora.rendering import split_of_text
-from sonosco_like.data.corpora.synth import plan_speakers, synthesize
+from sonosco_like.data.corpora.synth import SyntheticCorpus, plan_speakers, synthesize
 from sonosco_like.data.manifest import Manifest
 from sonosco_like.errors import UsageError
+from sonosco_like.serialization import dumps, loads
 
 SPLITS = ("train", "val", "test")
 MINUTES = 1.0
@@ -173,3 +175,74 @@ def test_wrong_arguments_are_refused_before_anything_is_written(options, message
 def test_workers_need_no_torch(run_python):
     done = run_python("import sys, sonosco_like.data.corpora.rendering; print('torch' in sys.modules)")
     assert done.stdout.strip() == "False", done.stderr
+
+
+def contents(folder):
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def configured(folder, **settings) -> SyntheticCorpus:
+    return SyntheticCorpus(folder=folder, minutes=0.2, **{"seed": 3, **settings})
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a prepared corpus, to look at only."""
+    folder = tmp_path_factory.mktemp("synthetic") / "deep" / "digits"
+    configured(folder).prepare()
+    return folder
+
+
+@pytest.fixture
+def copied(made, tmp_path):
+    """A copy of that folder, to change."""
+    return shutil.copytree(made, tmp_path / "digits")
+
+
+def test_it_is_made_once_and_then_left_alone(made):
+    assert all(len(Manifest.read(made / f"{split}.jsonl")) > 0 for split in ("train", "val", "test"))
+    before = {path: path.stat().st_mtime_ns for path in made.rglob("*")}
+    configured(made).prepare()
+    assert {path: path.stat().st_mtime_ns for path in made.rglob("*")} == before
+
+
+def test_one_that_was_left_half_made_is_made_anew_and_the_seed_decides_what_it_is(made, copied):
+    (copied / "test.jsonl").unlink()
+    next(copied.rglob("*.flac")).unlink()
+    configured(copied).prepare()
+    assert contents(copied) == contents(made)
+    (copied / "test.jsonl").unlink()
+    configured(copied, seed=4).prepare()
+    assert contents(copied)["train.jsonl"] != contents(made)["train.jsonl"]
+
+
+def test_a_corpus_of_other_settings_is_not_taken_for_this_one(made):
+    with pytest.raises(UsageError, match=r'made with .*"seed": 3.* asks for .*"seed": 4.* Remove that folder'):
+        configured(made, seed=4).prepare()
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match=r"holds other files \('thesis.txt'\).* --set corpus.folder="):
+        configured(tmp_path).prepare()
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_damaged_note_of_the_settings_is_one_of_other_settings(copied):
+    (copied / "made_with.json").write_bytes(b"\xff\xfe{")
+    with pytest.raises(UsageError, match="Remove that folder"):
+        configured(copied).prepare()
+
+
+def test_one_made_by_hand_is_taken_as_it_is(copied):
+    (copied / "made_with.json").unlink()
+    before = contents(copied)
+    configured(copied, seed=4).prepare()
+    assert contents(copied) == before
+
+
+def test_it_is_a_part_of_a_config(tmp_path):
+    asked = configured(tmp_path, kind="commands", seed=7)
+    read = loads(dumps(asked), SyntheticCorpus)
+    assert (read.folder, read.kind, read.minutes, read.seed) == (tmp_path, "commands", 0.2, 7)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import soundfile
+from tones import write_rows, write_tone
 
 from sonosco_like.data.manifest import Manifest
 from sonosco_like.data.tools.examination import examine_recordings
-
-from ..conftest import write_rows, write_tone
 
 SECONDS = 2.0
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tones import make_corpus, write_rows
 
 from sonosco_like.data.manifest import Manifest
-from sonosco_like.data.tools.merge import Merged, merge_manifests
+from sonosco_like.data.tools.merge import MergeCounts, merge_manifests
 from sonosco_like.errors import DataError, UsageError
-
-from ..conftest import make_corpus, write_rows
 
 
 def test_rows_of_all_manifests_are_there_and_their_audio_is_found(tmp_path):
@@ -19,7 +18,7 @@ def test_rows_of_all_manifests_are_there_and_their_audio_is_found(tmp_path):
     found = list(Manifest.read(tmp_path / "c" / "all.jsonl"))
     assert [each.duration for each in found] == [0.2, 0.3, 0.4]
     assert all(Path(each.audio_filepath).is_file() for each in found)
-    assert merged == Merged(rows=3, doubles=0, renamed=1)  # wav/000 is in both
+    assert merged == MergeCounts(rows=3, duplicates=0, renamed=1)  # wav/000 is in both
     assert [each.id for each in found] == ["wav/000", "wav/001", "wav/000#2"]
 
 
@@ -27,7 +26,7 @@ def test_the_same_audio_is_taken_once_by_whatever_path(tmp_path):
     first = make_corpus(tmp_path / "a", [0.2, 0.3])
     (tmp_path / "link").symlink_to(tmp_path / "a", target_is_directory=True)
     merged = merge_manifests([first, tmp_path / "link" / first.name], tmp_path / "all.jsonl")
-    assert merged == Merged(rows=2, doubles=2, renamed=0)
+    assert merged == MergeCounts(rows=2, duplicates=2, renamed=0)
 
 
 def test_two_pieces_of_one_recording_stay_two(tmp_path):

@@ -10,14 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from rich.console import Console
+from tones import make_corpus, write_rows, write_tone
 
 from sonosco_like.data.manifest import Manifest
-from sonosco_like.data.tools.picture import draw_histogram
-from sonosco_like.data.tools.stats import Limits, Statistics, _add_durations, gather_statistics
-from sonosco_like.data.tools.tables import statistics_tables
+from sonosco_like.data.tools.stats import (
+    Limits,
+    Statistics,
+    _add_durations,
+    draw_histogram,
+    gather_statistics,
+    statistics_tables,
+)
 from sonosco_like.errors import UsageError
-
-from ..conftest import make_corpus, write_rows, write_tone
 
 
 @pytest.fixture

@@ -1,0 +1,212 @@
+"""What every model is made of, and what it offers to searches, losses and callbacks, whatever its architecture.
+
+A model is an encoder with a CTC output, an attention decoder, or both. Each part is configured by its fields, before
+the width of its input is known; the model then calls `build`.
+
+Shape suffixes as in `records`; here also N, the rows of a search: one per running hypothesis, several per utterance.
+
+A beam search over an attention model, in terms of this file:
+
+    encoded_BSD, encoded_lengths_B = model.encode(features_BTF, feature_lengths_B)
+    state = model.decoder.start(encoded_BSD, encoded_lengths_B)          # row b is utterance b
+    state = state.select(utterance_of_row_N)                             # e.g. [0, 0, 0, 1, 1, 1]: three beams each
+    labels_N = full of START
+    repeat: log_probs_NV, attention_NHS, state = model.decoder.step(labels_N, state)
+            choose; state = state.select(row_continued_N); labels_N = label_chosen_N
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import field
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from torch import Tensor, nn
+
+from sonosco_like.errors import UsageError
+from sonosco_like.records import SPECIAL_SYMBOLS, Batch, Output
+from sonosco_like.serialization import serializable
+from sonosco_like.tensors import reduced_lengths
+
+StateT = TypeVar("StateT", bound="DecoderState")
+
+
+class Encoder(nn.Module, ABC):
+    """Turns feature frames into fewer, wider frames."""
+
+    @property
+    @abstractmethod
+    def frame_reduction(self) -> int:
+        """How many input frames one encoded frame stands for."""
+
+    @property
+    @abstractmethod
+    def output_size(self) -> int:
+        """Width of an encoded frame."""
+
+    @abstractmethod
+    def build(self, features: int) -> None:
+        """Make the layers, for this number of features per frame."""
+
+    @abstractmethod
+    def forward(self, features_BTF: Tensor, feature_lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        """(encoded_BSD, encoded_lengths_B), with zeros in the padding."""
+
+
+@runtime_checkable
+class DecoderState(Protocol):
+    """What an attention decoder remembers of each row; a search only picks and repeats rows."""
+
+    def select(self: StateT, index_N: Tensor) -> StateT:
+        """The rows of `index_N` (int64), in that order; a row may be left out or repeated."""
+        ...
+
+
+class AttentionDecoder(nn.Module, ABC):
+    """The network that writes one label after another while it looks at the encoded frames.
+
+    It gives probabilities; which labels are chosen is the matter of a search (`decoding.Decoder`). A state is never
+    changed in place.
+    """
+
+    @abstractmethod
+    def build(self, encoded_size: int, vocabulary_size: int) -> None:
+        """Make the layers, for encoded frames of this width and this number of symbols."""
+
+    @abstractmethod
+    def forward(
+        self, encoded_BSD: Tensor, encoded_lengths_B: Tensor, labels_BU: Tensor, label_lengths_B: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Teacher-forced (logits_BUV, attention_BHUS) with one position more than `labels_BU`: it predicts END."""
+
+    @abstractmethod
+    def start(self, encoded_BSD: Tensor, encoded_lengths_B: Tensor) -> DecoderState:
+        """The state before the first step: one row per utterance."""
+
+    @abstractmethod
+    def step(self, labels_N: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
+        """(log_probs_NV, attention_NHS, state) after the last label of each row, which is START at first."""
+
+
+@runtime_checkable
+class SpeechModel(Protocol):
+    """What searches and losses need of a model; `Recogniser` and all models here have it.
+
+    `forward` fills `Output` with what the model has.
+    """
+
+    vocabulary_size: int
+    features: int
+
+    @property
+    def decoder(self) -> AttentionDecoder | None:
+        """The attention decoder; None for a model without attention."""
+        ...
+
+    @property
+    def has_ctc(self) -> bool:
+        """Whether the model has a CTC output, so that `ctc_logits` may be called."""
+        ...
+
+    @property
+    def frame_reduction(self) -> int:
+        """How many input frames one encoded frame stands for."""
+        ...
+
+    def output_lengths(self, feature_lengths_B: Tensor) -> Tensor:
+        """How many encoded frames the encoder makes of these numbers of input frames."""
+        ...
+
+    def encode(self, features_BTF: Tensor, feature_lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        """(encoded_BSD, encoded_lengths_B), with zeros in the padding."""
+        ...
+
+    def ctc_logits(self, encoded_BSD: Tensor) -> Tensor:
+        """logits_BSV, unnormalised, BLANK at 0."""
+        ...
+
+    def __call__(self, batch: Batch) -> Output:
+        """The output for a batch, teacher-forced by its labels."""
+        ...
+
+
+@serializable
+class Recogniser(nn.Module):
+    """Any encoder with a CTC output (`ctc: true`), any attention decoder, or both; LAS and the others are kinds of it.
+
+    `vocabulary_size` counts the special symbols of `records`; `features` is the number of values per input frame.
+    """
+
+    vocabulary_size: int
+    features: int
+    encoder: Encoder
+    # A plain default None would be an attribute of the class, and hide the module that torch keeps elsewhere.
+    decoder: AttentionDecoder | None = field(default_factory=lambda: None)
+    ctc: bool = True
+
+    def __post_init__(self) -> None:
+        self._check()
+        self.encoder.build(self.features)
+        if self.decoder is not None:
+            self.decoder.build(self.encoder.output_size, self.vocabulary_size)
+        self.ctc_output = nn.Linear(self.encoder.output_size, self.vocabulary_size) if self.ctc else None
+
+    @property
+    def has_ctc(self) -> bool:
+        return self.ctc
+
+    @property
+    def frame_reduction(self) -> int:
+        return self.encoder.frame_reduction
+
+    def output_lengths(self, feature_lengths_B: Tensor) -> Tensor:
+        return reduced_lengths(feature_lengths_B, self.frame_reduction)
+
+    def encode(self, features_BTF: Tensor, feature_lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        encoded_BSD, encoded_lengths_B = self.encoder(features_BTF, feature_lengths_B)
+        return encoded_BSD, encoded_lengths_B
+
+    def ctc_logits(self, encoded_BSD: Tensor) -> Tensor:
+        if self.ctc_output is None:
+            raise UsageError(f"This {type(self).__name__} has no CTC output. Give it one with `ctc: true`.")
+        logits_BSV: Tensor = self.ctc_output(encoded_BSD)
+        return logits_BSV
+
+    def forward(self, batch: Batch) -> Output:
+        """The encoded batch, with CTC logits and teacher-forced attention logits as far as the model has them."""
+        encoded_BSD, encoded_lengths_B = self.encode(batch.features_BTF, batch.feature_lengths_B)
+        output = Output(encoded_BSD, encoded_lengths_B)
+        if self.ctc:
+            output.ctc_logits_BSV = self.ctc_logits(encoded_BSD)
+        if self.decoder is not None:
+            output.attention_logits_BUV, output.attention_BHUS = self.decoder(
+                encoded_BSD, encoded_lengths_B, batch.labels_BU, batch.label_lengths_B
+            )
+        return output
+
+    def _check(self) -> None:
+        if self.vocabulary_size <= len(SPECIAL_SYMBOLS):
+            raise UsageError(
+                f"`vocabulary_size` must be more than {len(SPECIAL_SYMBOLS)}, the special symbols that begin every "
+                f"vocabulary, got {self.vocabulary_size}."
+            )
+        if self.features < 1:
+            raise UsageError(f"`features` must be at least 1, got {self.features}.")
+        if not self.ctc and self.decoder is None:
+            raise UsageError("A model needs an output: set `ctc: true` or give it a `decoder`.")
+
+
+class ExportableEncoder(nn.Module):
+    """The encoder with its CTC output as a function of plain tensors, for `torch.export` and ONNX."""
+
+    def __init__(self, model: Recogniser) -> None:
+        super().__init__()
+        self.model = model
+        self.eval()
+
+    def forward(self, features_BTF: Tensor, feature_lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        """(log_probs_BSV, lengths_B); for a model without CTC output (encoded_BSD, lengths_B)."""
+        encoded_BSD, lengths_B = self.model.encode(features_BTF, feature_lengths_B)
+        if not self.model.has_ctc:
+            return encoded_BSD, lengths_B
+        return self.model.ctc_logits(encoded_BSD).log_softmax(-1), lengths_B

@@ -1,0 +1,211 @@
+"""How processes that train together learn what happened in one of them, wherever the others are.
+
+Every exchange begins with a roll call: a small sum over all processes, to which each process adds the place it is at. A
+process that stops or fails reports this in its next roll call, and the others learn it in theirs. So no process waits
+for one that does not come, and a Stop takes effect in all of them between the same two exchanges.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import time
+import zlib
+from collections import deque
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, distributed
+
+from sonosco_like.errors import ConfigError, DataError, MissingPackageError, SonoscoError, UsageError
+from sonosco_like.events import CallbackError, Scope, Stop
+
+_KIND, _CONTENT = "kind", "content"
+
+
+def to_plain(value: Any) -> Any:
+    """Numbers, texts, lists, tuples, sets, mappings, tensors and arrays as plain data; UsageError for all else."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, list):
+        return [to_plain(each) for each in value]
+    if isinstance(value, (tuple, set)):
+        return _tagged("tuple" if isinstance(value, tuple) else "set", [to_plain(each) for each in value])
+    if isinstance(value, dict):
+        return _tagged("dict", [[to_plain(key), to_plain(each)] for key, each in value.items()])
+    if isinstance(value, bytes):
+        return _tagged("bytes", _as_text(value))
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _tagged("array", [value.dtype.str, list(value.shape), _as_text(value.tobytes())])
+    if isinstance(value, Tensor):
+        return _tagged("tensor", [str(value.dtype).removeprefix("torch."), list(value.shape), _as_text(_bytes(value))])
+    raise UsageError(f"State of {type(value).__name__} cannot be sent to another process.")
+
+
+def from_plain(plain: Any) -> Any:
+    """The state again from what `to_plain` gave."""
+    if isinstance(plain, list):
+        return [from_plain(each) for each in plain]
+    if not isinstance(plain, dict):
+        return plain
+    kind, content = plain[_KIND], plain[_CONTENT]
+    if kind in ("tuple", "set"):
+        return (tuple if kind == "tuple" else set)(from_plain(each) for each in content)
+    if kind == "dict":
+        return {from_plain(key): from_plain(each) for key, each in content}
+    if kind == "bytes":
+        return base64.b64decode(content)
+    name, shape, text = content
+    values = bytearray(base64.b64decode(text))
+    if kind == "array":
+        return np.frombuffer(values, np.dtype(name)).reshape(shape)
+    dtype = getattr(torch, name)
+    return torch.frombuffer(values, dtype=dtype).reshape(shape) if values else torch.empty(shape, dtype=dtype)
+
+
+def _tagged(kind: str, content: Any) -> dict[str, Any]:
+    return {_KIND: kind, _CONTENT: content}
+
+
+def _as_text(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    content: Any = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return bytes(content.tobytes())
+
+
+MOST_NUMBERS = 61
+_MISTAKES = (UsageError, ConfigError, DataError, MissingPackageError)
+_TROUBLE, _PLACE, _SQUARE, _NUMBERS = range(4)
+_PLACES = 99991  # a prime, so that the sum of its squares over all processes is exact in float64
+
+# What was exchanged last. A thread of gloo lets go of a tensor a moment after we have it back, and needs for that the
+# interpreter: a process that is just ending would be aborted (pytorch pull request 179291). So we let go last.
+exchanged: deque[Tensor] = deque(maxlen=32)
+_LONGEST_WAIT = 10.0  # seconds
+
+
+class ProcessFailedError(SonoscoError):
+    """Another process failed; the message names it and its error."""
+
+    exit_code = 1
+
+
+class ProcessLostError(SonoscoError):
+    """Another process is gone, or does not answer."""
+
+    exit_code = 1
+
+
+class Consensus:
+    """The roll calls of one process among `size`.
+
+    `limit` is how long it waits for the others; without one it waits until they come, or their processes end.
+    """
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        self.limit: timedelta | None = None
+        self.is_over = False  # all know of a failure, or have ended well: there is nothing more to report
+        self.is_lost = False  # one of them is gone: there is nothing more to exchange
+
+    def barrier(self, place: str, numbers: Sequence[float] = ()) -> list[float]:
+        """The sums of numbers over all processes, once all are at this place; raises what ends the way of one."""
+        code = float(zlib.crc32(place.encode()) % _PLACES)
+        sums = self._sum([0.0, code, code * code, *numbers])
+        if sums[_TROUBLE]:
+            raise self._resolve(None)
+        if sums[_SQUARE] * self.size != sums[_PLACE] ** 2:
+            places = ", ".join(f"process {rank} at {name!r}" for rank, name in enumerate(self.exchange(place)))
+            raise UsageError(
+                f"The processes went different ways: {places}. A callback that listens in some of them only (`ranks`) "
+                f"must not call what all of them do together, such as evaluate()."
+            )
+        return sums[_NUMBERS : _NUMBERS + len(numbers)]
+
+    def report(self, trouble: Exception | None) -> Exception:
+        """Answer the roll call with a Stop or a failure of this process; returns what all agree on instead."""
+        try:
+            self._sum([1.0])
+            return self._resolve(trouble)
+        except ProcessLostError as lost:
+            return lost if trouble is None or isinstance(trouble, Stop) else trouble
+
+    def exchange(self, content: Any) -> list[Any]:
+        """The content, plain data that JSON can hold, of every process in the order of their ranks; without a call."""
+        text = json.dumps(content).encode()
+        length = torch.tensor([len(text)])
+        self._done(distributed.all_reduce(length, op=distributed.ReduceOp.MAX, async_op=True))
+        padded = torch.full((int(length),), ord(" "), dtype=torch.uint8)
+        padded[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+        found = [torch.empty_like(padded) for _ in range(self.size)]
+        exchanged.extend([length, padded, *found])
+        self._done(distributed.all_gather(found, padded, async_op=True))
+        return [json.loads(each.numpy().tobytes()) for each in found]
+
+    def _sum(self, numbers: Sequence[float]) -> list[float]:
+        if self.is_lost:
+            raise ProcessLostError("Another process of this run has ended; what it said tells why.")
+        call = torch.zeros(_NUMBERS + MOST_NUMBERS, dtype=torch.float64)
+        call[: len(numbers)] = torch.tensor(numbers, dtype=torch.float64)
+        exchanged.append(call)
+        self._done(distributed.all_reduce(call, async_op=True))
+        sums: list[float] = call.tolist()
+        return sums
+
+    def _done(self, work: Any) -> None:
+        try:
+            work.wait(self.limit) if self.limit else work.wait()
+        except RuntimeError as error:
+            self.is_over = self.is_lost = True
+            late = f" or took longer than {self.limit}, which is the `process_timeout`" if self.limit else ""
+            raise ProcessLostError(f"Another process of this run has ended{late}; what it said tells why.") from error
+
+    def _resolve(self, own: Exception | None) -> Exception:
+        """What all processes agree on when some of them are in trouble: the first failure, else the widest Stop."""
+        reports = self.exchange(_as_data(own))
+        failed = [rank for rank, data in enumerate(reports) if data and "failure" in data]
+        self.is_over = bool(failed)
+        if failed:
+            return own if self.rank in failed and own is not None else _failure(failed[0], reports[failed[0]])
+        scopes = get_args(Scope)
+        stops = [data for data in reports if data]
+        widest = max(stops, key=lambda data: scopes.index(data["scope"]))
+        agreed = own if isinstance(own, Stop) and own.scope == widest["scope"] else Stop(**widest)
+        agreed.agreed = True
+        return agreed
+
+
+def release_exchanged() -> None:
+    """Return when no thread of gloo holds any more what was exchanged last; before the interpreter ends."""
+    deadline = time.monotonic() + _LONGEST_WAIT
+    while exchanged:
+        tensor = exchanged.popleft()
+        while sys.getrefcount(tensor) > 2 and time.monotonic() < deadline:  # held by this name and the call alone
+            time.sleep(0.001)
+
+
+def is_mistake(error: BaseException) -> bool:
+    """Whether the user asked for what cannot be; a callback may have been the one to find out."""
+    found = error.__cause__ if isinstance(error, CallbackError) else error
+    return isinstance(found, _MISTAKES)
+
+
+def _as_data(trouble: Exception | None) -> dict[str, Any] | None:
+    if trouble is None:
+        return None
+    if isinstance(trouble, Stop):
+        return {"reason": trouble.reason, "scope": trouble.scope}
+    message = str(trouble) if isinstance(trouble, SonoscoError) else f"{type(trouble).__name__}: {trouble}"
+    return {"failure": message, "mistake": is_mistake(trouble)}
+
+
+def _failure(rank: int, data: dict[str, Any]) -> SonoscoError:
+    kind = UsageError if data["mistake"] else ProcessFailedError
+    return kind(f"Process {rank} failed: {data['failure']}")

@@ -1,0 +1,187 @@
+"""How a trainer evaluates its model on data it does not learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from sonosco_like.events import AbstractCallback
+from sonosco_like.metrics import (
+    DecodedBatch,
+    Need,
+    RunningMeasures,
+    Sums,
+    description_of,
+    measure,
+    needs_of,
+    teacher_forced_texts,
+)
+from sonosco_like.records import Prediction
+from sonosco_like.training.batches import closed, to_device, weight_of
+from sonosco_like.training.calling import check_loss
+from sonosco_like.training.measures import validation_prefix
+
+
+class Validator:
+    """Evaluates the model of a trainer. It owns the predictions of this step: each is computed once for all who ask.
+
+    The stages (`forward`, `compute_loss`, `predict_batch`, `validate_batch`) are methods of the trainer, so that they
+    can be heard and overridden.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+        self._predictions: list[tuple[Any, list[Prediction]]] = []
+        self._training_metrics: list[Callable[..., Any]] = []
+
+    def use_metrics(self, metrics: list[Callable[..., Any]]) -> None:
+        """Take those of the metrics that need no decoding for the batches of training, too."""
+        self._training_metrics = [metric for metric in metrics if not description_of(metric).needs]
+
+    def forget_predictions(self) -> None:
+        """The weights have changed, or the step has."""
+        if self._predictions:
+            self._predictions = []
+
+    def measure_training(self, output: Any, batch: Any) -> dict[str, Sums]:
+        """The sums behind the metrics of a batch of training."""
+        if not self._training_metrics:
+            return {}
+        with torch.no_grad():
+            return measure(self._training_metrics, DecodedBatch(batch, output))
+
+    def evaluate(self, loader: Any, evaluate_batch: Callable[[Any], dict[str, Sums]] | None = None) -> RunningMeasures:
+        """Loss and metrics on the data of a loader, which afterwards is where it was before."""
+        trainer, found = self._trainer, RunningMeasures()
+        evaluate_batch = evaluate_batch or self.evaluate_unheard
+        with self._opened(loader) as batches:
+            for batch in batches:
+                for name, sums in evaluate_batch(batch).items():
+                    found.add(name, sums)
+        if trainer.processes.size > 1:
+            found.all_reduce(trainer.processes.sum, trainer.parts.device)
+        return found
+
+    def validate(self, loader: Any, name: str | None) -> dict[str, float]:
+        """The measures of one validation set, which are current from now on; of averaged weights too, if there are."""
+        trainer, measures = self._trainer, self._trainer.performance_measures
+        found = self.evaluate(loader, trainer.validate_batch)
+        results: dict[str, float] = measures.replace_validation(validation_prefix(name), found)
+        if trainer.averaging is not None and trainer.averaging.weights:
+            with trainer.averaging.applied(trainer.parts.model):
+                averaged = self.evaluate(loader)
+            results |= measures.replace_validation(validation_prefix(name, averaged=True), averaged)
+        return results
+
+    def predict(self, loader: Any) -> list[Prediction]:
+        """What the model predicts for each example of a loader; computed once for all who ask at this step."""
+        trainer = self._trainer
+        loader = trainer.parts.loaders.find(loader)
+        for known, predictions in self._predictions:
+            if known is loader:
+                return predictions
+        needs: set[Need] = {"hypotheses"} if trainer.decoder is not None else set()
+        found: list[Prediction] = []
+        with self._opened(loader) as batches:
+            for batch in batches:
+                with trainer.parts.autocast(), trainer.listeners.muted():
+                    output = trainer.forward(batch)
+                made = trainer.predict_batch(output, batch, needs)
+                found += _predictions_of(_as_decoded(made, output, batch), len(found))
+        self._predictions.append((loader, found))
+        return found
+
+    def evaluate_heard(self, batch: Any) -> dict[str, Sums]:
+        """The sums behind the measures of one batch of a validation; callbacks hear what was decoded."""
+        output, found = self._loss_of(batch)
+        needs = needs_of(self._trainer.metrics) | self._needs_of_callbacks()
+        return {**found, **self._measure(self._trainer.predict_batch(output, batch, needs), output, batch)}
+
+    def evaluate_unheard(self, batch: Any) -> dict[str, Sums]:
+        """The same of a batch that callbacks do not hear of."""
+        output, found = self._loss_of(batch)
+        with self._trainer.listeners.muted():
+            made = self._trainer.predict_batch(output, batch, needs_of(self._trainer.metrics))
+        return {**found, **self._measure(made, output, batch)}
+
+    def decode(self, output: Any, batch: Any, needs: Set[Need]) -> DecodedBatch:
+        """The texts of a batch that are needed, and nothing else."""
+        trainer = self._trainer
+        hypotheses = forced = None
+        if "hypotheses" in needs:
+            found = trainer.decoder.decode(output, trainer.vocabulary, model=trainer.model)
+            hypotheses = [n_best[0] for n_best in found]
+        if "teacher_forced" in needs:
+            forced = teacher_forced_texts(output, batch, trainer.vocabulary.decode)
+        texts = [hypothesis.text for hypothesis in hypotheses] if hypotheses is not None else None
+        return DecodedBatch(batch, output, texts, forced, hypotheses)
+
+    @contextmanager
+    def _opened(self, loader: Any) -> Iterator[Iterator[Any]]:
+        """The batches of a loader from its first one on, with the model in its mode of evaluation."""
+        parts = self._trainer.parts
+        loader = parts.loaders.find(loader)
+        with evaluation_mode(parts.model), rewound(loader), closed(parts.loaders.batches(loader, 0)) as batches:
+            yield (to_device(batch, parts.device) for batch in batches)
+
+    def _loss_of(self, batch: Any) -> tuple[Any, dict[str, Sums]]:
+        trainer = self._trainer
+        with trainer.parts.autocast(), trainer.listeners.muted():
+            output = trainer.forward(batch)
+            loss = trainer.compute_loss(output, batch)
+        check_loss(loss, learning=False)
+        return output, {"loss": Sums.of_mean(loss, weight_of(trainer.loss, batch))}
+
+    def _measure(self, made: Any, output: Any, batch: Any) -> dict[str, Sums]:
+        return measure(self._trainer.metrics, _as_decoded(made, output, batch))
+
+    def _needs_of_callbacks(self) -> set[Need]:
+        callbacks = (each for each in self._trainer.callbacks if isinstance(each, AbstractCallback))
+        return {need for callback in callbacks for need in callback.texts_needed()}
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """A model without dropout and without gradients; afterwards each part is in the mode it was in."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+@contextmanager
+def rewound(loader: Any) -> Iterator[Any]:
+    """A loader at its first batch; afterwards it is where it was before."""
+    place = loader.state_dict() if hasattr(loader, "state_dict") else None
+    if hasattr(loader, "seek"):
+        loader.seek(0)
+    elif hasattr(loader, "rewind"):
+        loader.rewind()
+    try:
+        yield loader
+    finally:
+        if place is not None:
+            loader.load_state_dict(place)
+
+
+def _as_decoded(made: Any, output: Any, batch: Any) -> DecodedBatch:
+    """What `predict_batch` returned, in the form in which metrics read it."""
+    return made if isinstance(made, DecodedBatch) else DecodedBatch(batch, output, predicted=made)
+
+
+def _predictions_of(decoded: DecodedBatch, first: int) -> list[Prediction]:
+    """A prediction for each example of a batch, numbered from `first` on where they have no ids."""
+    if decoded.hypothesis_texts is not None:
+        rows = zip(decoded.batch.ids, decoded.references, decoded.hypotheses, strict=True)
+        return [Prediction(*row) for row in rows]
+    made, targets = decoded.examples
+    ids = getattr(decoded.batch, "ids", None) or [str(first + number) for number in range(len(made))]
+    return [Prediction(*row) for row in zip(ids, targets, made, strict=True)]
