@@ -43,6 +43,7 @@ EXTRAS = {
         "nbformat>=5.10",
         "playwright>=1.45",
         "pytest>=8",
+        "pytest-timeout>=2.3",
         "pytest-xdist>=3.5",
         "ruff>=0.6",
         "torchmetrics>=1.4",

@@ -83,6 +83,12 @@ class Loaders:
             return iter(loader)
         return Apart(loader, self.seed, epoch, position)
 
+    def close(self) -> None:
+        """End the workers that loaders keep from one epoch to the next."""
+        for _, adapted in self._adapted:
+            if isinstance(adapted, TorchLoader):
+                adapted.close()
+
     def state_dict(self, loader: Any, written: Any) -> dict[str, Any]:
         """The seed, and the place in the training data unless it is `written` itself."""
         saves_itself = written is loader and _is_registered(loader)

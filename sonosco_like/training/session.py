@@ -93,6 +93,7 @@ class TrainingSession:
         finally:
             trainer.listeners.close(trainer.callbacks)
             trainer.saver.close()
+            trainer.parts.loaders.close()
         trainer.saver.check()
 
     def _train_to_the_end(self) -> None:

@@ -119,6 +119,12 @@ class TorchLoader(Wrapped):
         self.epoch, self.position = int(content["epoch"]), int(content["position"])
         self._saved_data = content.get("data")
 
+    def close(self) -> None:
+        """End the workers that outlive an epoch; the next pass starts new ones."""
+        kept, self._kept = self._kept, None
+        if kept is not None and kept._iterator is not None:
+            shut_down(kept._iterator)
+
     def check_order(self) -> None:
         """Warn of a sampler whose order differs each time, although all generators have the same seed."""
         foreign = [each for each in samplers_of(self.loader) if not type(each).__module__.startswith("torch.")]

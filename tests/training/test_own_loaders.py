@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+from contextlib import nullcontext
+
 import pytest
 import torch
 from loader_parts import KINDS, Noisy, Pairs
@@ -105,6 +108,15 @@ def test_a_run_that_was_stopped_goes_on_in_the_same_process_and_in_another(kind,
     assert torch.equal(weights(here), weights(whole))
     assert torch.equal(weights(there), weights(whole))
     assert there.callbacks[0].losses == whole.callbacks[0].losses
+
+
+@pytest.mark.parametrize("ends", [{}, {"at": 2}])
+def test_no_worker_outlives_the_training(ends, tmp_path):
+    before = set(multiprocessing.active_children())
+    experiment = experiment_of("kept workers", **ends)
+    with pytest.raises(SonoscoError) if ends else nullcontext():
+        experiment.start(tmp_path / "run")
+    assert set(multiprocessing.active_children()) <= before
 
 
 def test_a_run_whose_data_was_made_in_python_says_at_its_start_and_at_its_resume_what_to_do(tmp_path, caplog):
