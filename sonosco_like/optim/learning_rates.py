@@ -73,7 +73,7 @@ def _scheduled_rates(optimizer: Any, scheduler: Any) -> list[float]:
 
 
 def _limited_factor(rate: float, factor: float, min_lr: float) -> float:
-    """The factor for a rate so that it does not fall below `min_lr`; 1 if it is there already."""
+    """The factor that does not lower `rate` below `min_lr`; 1 if the rate is not above `min_lr` already."""
     if rate <= min_lr:
         return factor if min_lr == 0 else 1.0
     return max(factor, min_lr / rate)

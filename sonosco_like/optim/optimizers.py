@@ -72,13 +72,13 @@ class Optimizer(ABC):
         found = list(parameters)
         named = bool(found) and all(isinstance(each, tuple) for each in found)
         if self.groups and not named:
-            raise UsageError("`groups` go by names of parameters: call build(model.named_parameters()).")
+            raise UsageError("`groups` need the names of the parameters: call build(model.named_parameters()).")
         if named:
             found = split_by_pattern(found, self.groups) if self.groups else [parameter for _, parameter in found]
         name = type(self).__name__
         with torch_errors_as_usage_errors(f"The optimizer {name}"):
-            made: torch.optim.Optimizer = getattr(torch.optim, name)(found, **self._settings())
-        return made
+            optimizer: torch.optim.Optimizer = getattr(torch.optim, name)(found, **self._settings())
+        return optimizer
 
     def _settings(self) -> dict[str, Any]:
         fields = dataclasses.fields(self)
@@ -88,7 +88,7 @@ class Optimizer(ABC):
 def split_by_pattern(named: Sequence[tuple[str, Any]], groups: Sequence[ParameterGroup]) -> list[dict[str, Any]]:
     """Torch's parameter groups: first `rest`, the parameters that no pattern matches, then one group per pattern.
 
-    Raises UsageError for a pattern that matches no name, or only names that an earlier pattern has taken.
+    Raises UsageError for a pattern that matches no name, or only names that an earlier pattern matches too.
     """
     found: dict[int, list[Any]] = {place: [] for place in range(-1, len(groups))}
     for name, parameter in named:
@@ -98,7 +98,7 @@ def split_by_pattern(named: Sequence[tuple[str, Any]], groups: Sequence[Paramete
     for place, group in enumerate(groups):
         if not found[place]:
             raise UsageError(
-                f"All parameters that {group.pattern!r} fits are taken by patterns before it; put it before them."
+                f"The patterns before {group.pattern!r} match all of its parameters. Put {group.pattern!r} before them."
             )
     parts = [{"params": found[place], "name": group.name, **group.settings()} for place, group in enumerate(groups)]
     return [{"params": found[-1], "name": REST}, *parts] if found[-1] else parts
@@ -106,11 +106,11 @@ def split_by_pattern(named: Sequence[tuple[str, Any]], groups: Sequence[Paramete
 
 @contextmanager
 def torch_errors_as_usage_errors(what: str) -> Iterator[None]:
-    """Turn the errors with which torch refuses settings into UsageErrors that name what could not be made."""
+    """Turn torch's errors about settings into UsageErrors; `what` names the object that could not be built."""
     try:
         yield
     except (ValueError, TypeError, ArithmeticError) as error:
-        raise UsageError(f"{what} cannot be made from its settings: {str(error).rstrip('.')}.") from error
+        raise UsageError(f"{what} cannot be built from its settings: {str(error).rstrip('.')}.") from error
 
 
 @serializable
@@ -228,7 +228,7 @@ class RMSprop(Optimizer):
 
 @serializable
 class Rprop(Optimizer):
-    """Resilient back-propagation: only the signs of the gradients count."""
+    """Resilient back-propagation: uses only the signs of the gradients."""
 
     lr: float = 1e-2
     etas: tuple[float, float] = (0.5, 1.2)

@@ -29,12 +29,14 @@ class Scheduler(ABC):
     def build(self, optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
         """Make the scheduler for this optimizer. Raises UsageError for a value that torch refuses."""
         name = type(self).__name__
-        first, settings = self._first(optimizer), self._settings(optimizer)
+        arguments, settings = self._positional_arguments(optimizer), self._settings(optimizer)
         with torch_errors_as_usage_errors(f"The scheduler {name}"):
-            made: torch.optim.lr_scheduler.LRScheduler = getattr(torch.optim.lr_scheduler, name)(*first, **settings)
-        return made
+            scheduler: torch.optim.lr_scheduler.LRScheduler = getattr(torch.optim.lr_scheduler, name)(
+                *arguments, **settings
+            )
+        return scheduler
 
-    def _first(self, optimizer: torch.optim.Optimizer) -> tuple[Any, ...]:
+    def _positional_arguments(self, optimizer: torch.optim.Optimizer) -> tuple[Any, ...]:
         return (optimizer,)
 
     def _settings(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -186,7 +188,7 @@ class ChainedScheduler(Scheduler):
 
     schedulers: list[Scheduler]
 
-    def _first(self, optimizer: torch.optim.Optimizer) -> tuple[Any, ...]:
+    def _positional_arguments(self, optimizer: torch.optim.Optimizer) -> tuple[Any, ...]:
         return ([part.build(optimizer) for part in self.schedulers],)
 
     def _settings(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def test_a_pattern_that_fits_nothing_is_refused_with_a_near_one(pattern, message
 
 def test_a_pattern_whose_parameters_are_all_taken_is_refused():
     groups = [ParameterGroup(pattern="*"), ParameterGroup(pattern="*.bias", lr=1.0)]
-    with pytest.raises(UsageError, match=r"'\*\.bias' fits are taken by patterns before it"):
+    with pytest.raises(UsageError, match=r"patterns before '\*\.bias' match all of its"):
         SGD(groups=groups).build(make_model().named_parameters())
 
 

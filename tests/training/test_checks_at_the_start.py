@@ -179,10 +179,10 @@ def test_what_cannot_be_saved_is_one_warning_at_the_start(caplog):
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
-        ("trainer.optimizer.lr=-1", "The optimizer AdamW cannot be made from its settings: Invalid learning rate: -1"),
-        ("trainer.optimizer.betas=[2, 0.9]", "The optimizer AdamW cannot be made from its settings: Invalid beta"),
-        ("trainer.scheduler={class: LinearLR, start_factor: 7}", "The scheduler LinearLR cannot be made from its "),
-        ("trainer.scheduler={class: OneCycleLR, max_lr: 1}", "The scheduler OneCycleLR cannot be made from its "),
+        ("trainer.optimizer.lr=-1", "The optimizer AdamW cannot be built from its settings: Invalid learning rate: -1"),
+        ("trainer.optimizer.betas=[2, 0.9]", "The optimizer AdamW cannot be built from its settings: Invalid beta"),
+        ("trainer.scheduler={class: LinearLR, start_factor: 7}", "The scheduler LinearLR cannot be built from its "),
+        ("trainer.scheduler={class: OneCycleLR, max_lr: 1}", "The scheduler OneCycleLR cannot be built from its "),
     ],
 )
 def test_settings_that_torch_refuses_are_a_problem_and_not_a_failed_run(override, reason, tmp_path, capsys):
@@ -195,7 +195,7 @@ def test_settings_that_torch_refuses_are_a_problem_and_not_a_failed_run(override
 def test_of_schedules_within_a_schedule_the_wrong_one_is_named():
     optimizer = AdamW().build(Net().parameters())
     sequence = SequentialLR(schedulers=[LinearLR(start_factor=7.0), StepLR(step_size=3)], milestones=[5])
-    with pytest.raises(UsageError, match=r"^The scheduler LinearLR cannot be made from its settings: Starting"):
+    with pytest.raises(UsageError, match=r"^The scheduler LinearLR cannot be built from its settings: Starting"):
         sequence.build(optimizer)
 
 
