@@ -13,6 +13,8 @@ import pytest
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a script started with `&`
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as under `nohup`
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 os.environ["OMP_NUM_THREADS"] = "1"  # tests run side by side; threads of one would wait for those of another
 
