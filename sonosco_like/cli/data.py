@@ -1,4 +1,4 @@
-"""`sonosco data`: generate corpora, make manifests of public ones, and merge, split and examine manifests."""
+"""`sonosco data`: generate corpora, make manifests of public ones, work with manifests, and learn word pieces."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sonosco_like.cli.data_pieces import pieces
+from sonosco_like.cli.options import force as _force
 from sonosco_like.cli.options import opening
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ _SOURCE_OR_WEB = "An archive, a folder of archives, or an unpacked folder; the c
 _SOURCE_ONLY = (
     "The archive from commonvoice.mozilla.org, or its unpacked folder; required, since nothing is downloaded."
 )
-_force = click.option("--force", is_flag=True, help="Overwrite files that exist.")
 _seed = click.option("--seed", default=0, show_default=True, help="The same seed gives the same result, bit for bit.")
 
 
@@ -38,6 +39,9 @@ def data() -> None:
       sonosco data synth corpus --minutes 30
       sonosco data stats corpus/train.jsonl --picture lengths.png
     """
+
+
+data.add_command(pieces)
 
 
 @data.command()

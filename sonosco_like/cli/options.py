@@ -42,6 +42,7 @@ device = click.option(
     "--device",
     help="Such as cpu or cuda; the GPU, if there is one, if not given. With torchrun each process takes its own GPU.",
 )
+force = click.option("--force", is_flag=True, help="Overwrite files that exist.")
 opening = click.option(
     "--open",
     "opening",

@@ -6,6 +6,8 @@ Characters that cleaning drops, and characters without label, are counted; `repo
 from __future__ import annotations
 
 import importlib
+import io
+import re
 import string
 import unicodedata
 from abc import ABC, abstractmethod
@@ -18,10 +20,12 @@ from typing import Any, Literal
 
 from sonosco_like.errors import DataError, MissingPackageError, UsageError
 from sonosco_like.records import SPECIAL_SYMBOLS, UNKNOWN, UNKNOWN_TEXT
-from sonosco_like.serialization import serializable
+from sonosco_like.serialization import replace_file, serializable
 from sonosco_like.untrusted_files import check_regular_file
 
 Missing = Literal["error", "unknown", "drop"]
+_NOT_COUNTED = len(SPECIAL_SYMBOLS) - 1  # labels that SentencePiece does not count; it counts its own unknown piece
+_LONGEST_TEXT = 1 << 20  # bytes; SentencePiece silently ignores texts that are longer than this, by default than 4,192
 
 
 class CharacterCounts(Counter[str]):
@@ -186,19 +190,22 @@ class SentencePieceTokenizer(Tokenizer):
         kind: Literal["bpe", "unigram"] = "bpe",
         missing: Missing = "error",
     ) -> SentencePieceTokenizer:
-        """Learn a vocabulary of `size` labels, special symbols included, and write it to the file `model`."""
+        """Learn a vocabulary of `size` labels, special symbols included, and write it to the file `model`.
+
+        The same texts in the same order give the same file, bit for bit.
+        """
         trainer = _import_sentencepiece().SentencePieceTrainer
-        pieces = size - len(SPECIAL_SYMBOLS) + 1  # SentencePiece counts its own unknown piece
+        content = io.BytesIO()
         try:
-            with model.open("wb") as stream:
-                trainer.train(
-                    sentence_iterator=iter(texts), model_writer=stream, model_type=kind, vocab_size=pieces,
-                    character_coverage=1.0, normalization_rule_name="identity", num_threads=1, minloglevel=2,
-                    bos_id=-1, eos_id=-1, pad_id=-1, unk_id=0,
-                )  # fmt: skip
+            trainer.train(
+                sentence_iterator=iter(texts), model_writer=content, model_type=kind, vocab_size=size - _NOT_COUNTED,
+                character_coverage=1.0, normalization_rule_name="identity", num_threads=1, minloglevel=2,
+                bos_id=-1, eos_id=-1, pad_id=-1, unk_id=0, max_sentence_length=_LONGEST_TEXT,
+            )  # fmt: skip
         except RuntimeError as error:
-            model.unlink()
-            raise UsageError(f"SentencePiece cannot learn {size} labels from these texts: {error}") from None
+            reason = _explain_refusal(str(error))
+            raise UsageError(f"SentencePiece cannot learn {size} labels from these texts: {reason}") from None
+        replace_file(model, content.getvalue())
         return SentencePieceTokenizer(model=model, missing=missing)
 
     @cached_property
@@ -238,6 +245,16 @@ class SentencePieceTokenizer(Tokenizer):
         unknown = self._processor.unk_id()
         pieces = [unknown if label == UNKNOWN else self._pieces[label - first] for label in known]
         return str(self._processor.decode(pieces)).strip()
+
+
+def _explain_refusal(message: str) -> str:
+    """SentencePiece's reason in our words: it counts pieces, and we count labels."""
+    if found := re.search(r"too high.* value <= (\d+)", message):
+        return f"{int(found[1]) + _NOT_COUNTED} is the largest number possible. Take fewer labels, or more texts."
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        least = int(found[1]) + _NOT_COUNTED
+        return f"{least} is the smallest number possible, because each character and each special symbol needs one."
+    return "there are no texts." if "sentences_.empty()" in message else message
 
 
 def _import_sentencepiece() -> Any:

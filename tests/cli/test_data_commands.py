@@ -44,7 +44,7 @@ def manifest(recordings) -> Path:
 
 def test_the_contract_names_are_there():
     corpora = {"synth", "an4", "librispeech", "common-voice", "tedlium", "voxforge"}
-    assert set(COMMANDS) == corpora | {"manifest", "merge", "split", "stats"}
+    assert set(COMMANDS) == corpora | {"manifest", "merge", "split", "stats", "pieces"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,11 +23,26 @@ _Result = TypeVar("_Result")
 
 
 def claim_file(path: Path, force: bool) -> None:
-    """Refuse a file that exists, unless forced."""
+    """Refuse a file that exists, unless forced, and a file that cannot be written."""
+    if path.exists() and not path.is_dir() and not force:
+        raise UsageError(f"The file {path} exists. Choose another name, or write over it with --force.")
+    check_writable(path)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a path that cannot be written, before long work is done for it; nothing is left behind."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder; a name for a file is needed.")
-    if path.exists() and not force:
-        raise UsageError(f"The file {path} exists. Choose another name, or write over it with --force.")
+    folder = next(parent for parent in (path.parent, *path.absolute().parents) if parent.exists())
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{path.name}."):
+            pass
+        if path.exists() and not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise UsageError(
+            f"The file {path} cannot be written: {error.strerror or error}. Choose a name in another folder."
+        ) from None
 
 
 def read_text(path: Path, errors: str = "strict") -> str:
