@@ -21,6 +21,7 @@ COMMANDS = {
     "data librispeech": ["--force", "--help", "--part", "--seed", "--source", "FOLDER"],
     "data manifest": ["--force", "--help", "--output", "--speaker", "FOLDER"],
     "data merge": ["--force", "--help", "--output", "SOURCES"],
+    "data pieces": ["--case", "--force", "--help", "--kind", "--output", "--size", "SOURCES"],
     "data split": ["--by", "--force", "--help", "--seed", "--shares", "FOLDER", "SOURCE"],
     "data stats": [
         "--alphabet", "--fastest", "--force", "--help", "--json", "--open", "--picture", "--slowest", "SOURCE",
