@@ -75,7 +75,7 @@ def load_audio(path: str | Path, sample_rate: int, offset: float = 0.0, duration
 
 
 def to_mono(samples_NC: NDArray[Any], name: str | Path) -> NDArray[np.float32]:
-    """The mean of all channels; a sample that is no number is a `DataError` with this name."""
+    """The mean of all channels. Raises DataError with this name if a sample is not a number."""
     samples_N = samples_NC[:, 0] if samples_NC.shape[1] == 1 else samples_NC.mean(axis=1, dtype=np.float32)
     if not np.isfinite(samples_N).all():
         raise DataError(f"{name} holds samples that are not numbers (NaN or infinite). Write it again.")
@@ -97,12 +97,12 @@ def _read(path: str | Path, sample_rate: int, offset: float, duration: float | N
             return file.read(frames, dtype="float32", always_2d=True), file.samplerate
         except (soundfile.LibsndfileError, RuntimeError) as error:
             raise DataError(
-                f"{path} cannot be decoded: {error} It is broken, or not of the format it claims."
+                f"{path} cannot be decoded: {error} The file is broken, or its name claims another format."
             ) from None
 
 
 def open_audio(path: str | Path) -> soundfile.SoundFile:
-    """A recording to decode; a file that is no recording, or has an impossible header, is a `DataError`."""
+    """Open a recording for decoding. Raises DataError if the file is not audio or its header is impossible."""
     try:
         check_regular_file(Path(path))
         file = soundfile.SoundFile(str(path))
@@ -121,7 +121,7 @@ def open_audio(path: str | Path) -> soundfile.SoundFile:
 
 
 def _check_header(file: soundfile.SoundFile, path: str | Path) -> None:
-    """Refuse impossible headers: at 1 Hz a second would become hours, and a length may be invented."""
+    """Refuse impossible headers: at 1 Hz a second would become hours, and the length may be wrong."""
     if not _RATES[0] <= file.samplerate <= _RATES[1]:
         raise DataError(
             f"The header of {path} claims {file.samplerate:,} samples per second; {_RATES[0]:,} to {_RATES[1]:,} are "
@@ -149,7 +149,7 @@ def _check_expansion(path: str | Path, samples: float) -> None:
 
 
 def is_url(text: str) -> bool:
-    """Whether the path of a recording is a URL, also one after a folder and with one slash lost."""
+    """Whether the path of a recording is a URL, also if a folder was put before it and one slash was lost."""
     return _URL.search(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""What all augmentations share (their randomness), and SpecAugment.
+"""The base classes of all augmentations, their random generators, and SpecAugment.
 
 An augmentation is a pure function of its input and a generator. Each (seed, epoch, utterance) has its own generator,
 and all augmentations of the utterance draw from it one after the other. So neither the number of workers nor the place

@@ -1,6 +1,6 @@
 """Augmentations that mix in other recordings: noise, and the echo of rooms (which can also be synthetic).
 
-Whatever is wrong with such a recording is a `UsageError`, not a `DataError`: the utterance for which the noise was
+A problem of such a recording is a `UsageError`, not a `DataError`: the utterance for which the noise was
 drawn is not at fault, so `on_bad: skip` must not hide the problem.
 
 Shape suffix: N samples.

@@ -143,7 +143,7 @@ class LibrosaEffect(WaveformAugmentation):
         self._check_options()
         try:
             self._change(np.zeros(1, dtype=np.float32), 16000, self.amount[0])
-        except Exception as error:  # of whatever kind: only these options can be the reason
+        except Exception as error:  # of any kind: only these options can be the reason
             reason = str(error).partition("\n")[0].rstrip(".")
             raise UsageError(f"librosa refuses the options {self.options} of {self.effect}: {reason}.") from None
 
@@ -209,7 +209,7 @@ def change_speed(samples_N: Floats, factor: float) -> Floats:
 def change_tempo(samples_N: Floats, factor: float, sample_rate: int) -> Floats:
     """The samples `factor` times shorter at the same pitch.
 
-    This is WSOLA (Verhelst and Roelands 1993): pieces of speech are cut at one pace and joined at another. Each piece
+    This is WSOLA (Verhelst and Roelands 1993): pieces of speech are cut at one rate and joined at another. Each piece
     begins where it best continues the piece before, close to its place in the new tempo, and is cross-faded.
     """
     size = max(1, round(len(samples_N) / factor))

@@ -151,21 +151,21 @@ class AudioDataset:
     @cached_property
     def usable(self) -> NDArray[np.int64]:
         """Indices of the utterances that the sampler may choose from."""
-        return self.of_this_part(self.within_limits())
+        return self.select_part(self.within_limits())
 
     def use_utterances(self, utterances: Manifest) -> None:
         """Continue with these rows instead of those of the manifest."""
         if utterances is not self.utterances:
-            self._forget("excluded", "usable", "durations", "_is_within_limits")
+            self._clear_cache("excluded", "usable", "durations", "_is_within_limits")
             self.utterances = utterances
 
     def use_rows(self, usable: NDArray[np.int64]) -> None:
         """Let the sampler choose from the utterances at these indices only."""
         if not np.array_equal(usable, vars(self).get("usable", ())):
-            self._forget("durations")
+            self._clear_cache("durations")
             self.usable = np.asarray(usable, dtype=np.int64)
 
-    def _forget(self, *names: str) -> None:
+    def _clear_cache(self, *names: str) -> None:
         for name in names:
             vars(self).pop(name, None)
 
@@ -178,8 +178,8 @@ class AudioDataset:
             raise DataError(f"No utterance of {self.manifest} is within `min_duration` and `max_duration`.")
         return within
 
-    def of_this_part(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of the indices whose utterances belong to the dataset's part of the manifest."""
+    def select_part(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The indices whose utterances belong to the dataset's part of the manifest."""
         if self.part is None:
             return indices
         found = np.intersect1d(indices, self.part.rows_of(list(self.utterances)))
@@ -208,7 +208,7 @@ class AudioDataset:
                 loaded.append(self._load(index, seed, epoch))
             except Exception as error:
                 if not isinstance(error, DataError):
-                    raise self._failed(
+                    raise self._as_data_error(
                         error, f"{self._place(index)} (utterance {self.utterances[index].id})"
                     ) from error
                 reason = f"{self._place(index)}: {error}"
@@ -221,7 +221,7 @@ class AudioDataset:
             if isinstance(error, SonoscoError):
                 raise
             ids = ", ".join(each.utterance.id for each in loaded)
-            raise self._failed(error, f"{self.manifest}, a batch of the utterances {ids}") from error
+            raise self._as_data_error(error, f"{self.manifest}, a batch of the utterances {ids}") from error
         all_dropped, all_missing = self._counts()
         return LoadedBatch(
             collate(examples) if examples else None, skipped, all_dropped - dropped, all_missing - missing
@@ -232,8 +232,8 @@ class AudioDataset:
         return [self._make_example(each, features_TF) for each, features_TF in zip(loaded, features, strict=True)]
 
     @staticmethod
-    def _failed(error: Exception, where: str) -> DataError:
-        """A `DataError` for an exception of a part of the dataset; its note holds the traceback."""
+    def _as_data_error(error: Exception, where: str) -> DataError:
+        """The `DataError` for an exception of a part of the dataset; its note holds the traceback."""
         failed = DataError(
             f"{where}: {type(error).__name__}: {str(error).rstrip('.')}. A part of the dataset raised it."
         )

@@ -118,7 +118,7 @@ class FramedExtractor(FeatureExtractor):
 
     @abstractmethod
     def _frame_count(self, samples: int) -> int:
-        """Frames of so many samples; at least one."""
+        """The number of frames of `samples` samples; at least one."""
 
     @abstractmethod
     def _pad_edges(self, samples_N: Floats, needed: int) -> Floats:
@@ -126,7 +126,7 @@ class FramedExtractor(FeatureExtractor):
 
     @abstractmethod
     def _block_features(self, signal_N: Floats, count: int) -> Floats:
-        """The features of a few frames, which the signal holds exactly."""
+        """The features of the `count` frames of a signal, which has no other samples."""
 
 
 def _process_blocks(blocks: list[_Block], work: Callable[[_Block], None]) -> None:

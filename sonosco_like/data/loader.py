@@ -39,10 +39,10 @@ class AudioDataLoader:
     """Batches of a dataset, epoch by epoch.
 
     `iter(loader)` begins at `position`, which counts the batches yielded in this epoch, never those that workers have
-    prepared; a batch of which nothing could be used counts too, though it is not yielded. At the end of a pass the
+    prepared; a batch without usable utterances counts too, although it is not yielded. At the end of a pass the
     position is 0 again, and the epoch stays until `set_epoch` changes it.
 
-    An epoch may continue with another number of processes (`load_shares`): with the utterances that none has seen.
+    An epoch can continue with another number of processes (`load_shares`), on the utterances that no process has seen.
     """
 
     dataset: AudioDataset
@@ -66,12 +66,13 @@ class AudioDataLoader:
         self.position = 0
         self.rank, self.world_size = 0, 1
         self._skipped_so_far: dict[str, str] = {}
-        self._shares: list[list[int]] = []  # batches of each rank, of each number of ranks that had this epoch before
+        # One list for each earlier number of ranks in this epoch: the batches that each rank has done.
+        self._shares: list[list[int]] = []
         self._plan: tuple[tuple[Any, ...], BatchPlan, NDArray[np.float64]] | None = None
         self._saved_data: str | None = None
 
     def __len__(self) -> int:
-        """Batches of an epoch for this rank, with those that other numbers of ranks have done in it."""
+        """The number of batches of this rank in the epoch, with those done before the number of ranks changed."""
         return self._begin + len(self.plan)
 
     @property
@@ -84,7 +85,7 @@ class AudioDataLoader:
             if len(plan) == 0 and not self._shares:
                 raise DataError(
                     f"{self.dataset.manifest} has {len(plan.left_out)} usable utterances, too few for "
-                    f"{self.world_size} processes. Use fewer of them."
+                    f"{self.world_size} processes. Use fewer processes."
                 )
             self._plan = wanted, plan, durations
         return self._plan[1]
@@ -144,9 +145,9 @@ class AudioDataLoader:
         self._skipped_so_far.update(state.get("skipped", {}))
 
     def load_shares(self, states: Sequence[dict[str, Any]]) -> None:
-        """Continue the epoch of other processes, given the `state_dict` of each: with what none of them has seen."""
+        """Continue an epoch from the `state_dict` of each process, on the utterances that none of them has seen."""
         for state in reversed(states):
-            self.load_state_dict(state)  # the position of the first, and what any of them knows to be unusable
+            self.load_state_dict(state)  # leaves the position of the first, and the skipped utterances of all
         begin = self._begin
         done = [max(int(state["position"]) - begin, 0) for state in states]
         if any(done):
@@ -159,13 +160,13 @@ class AudioDataLoader:
         self.dataset.prepare()
         self._warn_of_changed_data(self.plan)
         positions = range(self.position - self._begin, len(self.plan))
-        batches = self._hand_out(positions, self._results(positions))
+        batches = self._yield_batches(positions, self._results(positions))
         if self.num_workers:
             install_sigchld_handler()
             close_at_exit(batches)
         return batches
 
-    def _hand_out(
+    def _yield_batches(
         self, positions: range, results: Iterator[LoadedBatch | SonoscoError]
     ) -> Generator[Batch, None, None]:
         begin = self._begin
@@ -184,7 +185,7 @@ class AudioDataLoader:
             shut_down(results)
 
     def _results(self, positions: range) -> Iterator[LoadedBatch | SonoscoError]:
-        """The batches at these positions, in order; made by the workers, or without workers on demand."""
+        """The batches at these positions, in order; workers make them, or this process on demand."""
         options: dict[str, Any] = {}
         if self.num_workers:
             options = {

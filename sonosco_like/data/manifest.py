@@ -1,7 +1,7 @@
 """The manifest: the recordings, their lengths and their transcripts.
 
 The rows are held in Arrow columns. Their buffers hold no Python objects, so forked loader workers keep sharing them:
-reading a row counts, moves or writes nothing.
+reading a row changes no memory page.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def _fill_durations(table: pa.Table, path: Path) -> pa.Table:
 
 @contextmanager
 def _system_memory_pool() -> Iterator[pa.MemoryPool]:
-    """Let Arrow use the memory of the system, which, unlike its own allocator, gets back what reading needed."""
+    """Have Arrow use the allocator of the system, which, unlike Arrow's own, returns the memory after reading."""
     usual = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
     try:

@@ -1,7 +1,7 @@
 """Reading a manifest into columns: JSON lines, CSV and Lhotse cuts, which are recognised by their content.
 
-Arrow parses JSON lines in the form that we write, a million rows in about a second. Whatever Arrow refuses, and the
-other forms, is read row by row: this is slower, but it can say what is wrong with each row.
+Arrow parses JSON lines in the form that we write, a million rows in about a second. Files that Arrow
+refuses, and the other forms, are read row by row: this is slower, but the error can name the problem of each row.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def _read_with_arrow(path: Path) -> pa.Table | None:
     try:
         with _arrow_stream(path) as stream:
             table = pa_json.read_json(stream, reading, parsing)
-        table.validate(full=True)  # the reader itself takes any bytes for UTF-8
+        table.validate(full=True)  # the reader does not check that the bytes are UTF-8
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     return table if _is_certainly_right(table) else None

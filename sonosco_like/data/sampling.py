@@ -197,8 +197,8 @@ def plan_remaining(
 ) -> BatchPlan:
     """The plan for the rest of an epoch that began with other numbers of ranks.
 
-    The epoch had one number of ranks after the other; each of `shares` is the number of batches that each rank has done
-    then. The plan is that of an epoch of the other utterances alone.
+    `shares` has an entry for each earlier number of ranks in this epoch: the number of batches that each rank has done.
+    The plan is that of an epoch which has only the remaining utterances.
     """
     left = np.arange(len(durations))
     for done in shares:

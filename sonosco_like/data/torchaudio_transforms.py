@@ -52,7 +52,9 @@ class TorchaudioFeatures(FeatureExtractor):
             raise UsageError(f"`sample_rate` must be positive, got {self.sample_rate}.")
         options = check_options(self.transform, get_args(FeatureTransform), self.options, given=("sample_rate",))
         if options.get("power", 1) is None:
-            raise UsageError("`power` must be a number: without it the spectrogram is complex, and no feature.")
+            raise UsageError(
+                "`power` must be a number: without it the spectrogram is complex and cannot be used as features."
+            )
         if "sample_rate" in _parameters(self.transform):
             options["sample_rate"] = self.sample_rate
         self._transform = build(self.transform, options)
@@ -60,7 +62,7 @@ class TorchaudioFeatures(FeatureExtractor):
         try:
             self._size = len(self._features(torch.zeros(self._shortest))[0])
         except (RuntimeError, ValueError) as error:
-            raise _refused(self.transform, error) from None
+            raise _refusal(self.transform, error) from None
         if not self._size:
             raise UsageError(f"These options of {self.transform} give no feature at all: {self.options}.")
 
@@ -162,7 +164,7 @@ def build(transform: str, options: Mapping[str, Any]) -> Any:
     try:
         return _transform_class(transform)(**options)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise _refused(transform, error) from None
+        raise _refusal(transform, error) from None
 
 
 def _option_value(name: str, value: Any) -> Any:
@@ -196,6 +198,6 @@ def _find_spectrogram(transform: Any) -> Any:
     return transform
 
 
-def _refused(transform: str, error: Exception) -> UsageError:
+def _refusal(transform: str, error: Exception) -> UsageError:
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return UsageError(f"torchaudio refuses the options of {transform}: {reason.rstrip('.')}.")

@@ -62,7 +62,7 @@ def one_thread() -> Iterator[None]:
 def install_sigchld_handler() -> None:
     """Let torch's error about a dead worker, which can come at any time, be raised as a `DataError`.
 
-    torch raises it from a signal handler, so in the middle of whatever the main thread does.
+    torch raises it from a signal handler, which can interrupt the main thread at any statement.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCHLD"):
         return

@@ -234,7 +234,7 @@ class ModelTrainer:
     @stage("split_data")
     def split_data(self, name: str, dataset: Any, rows: Any) -> Any:
         """Those of the indices that belong to this dataset; all of them, unless it is one `part` of its manifest."""
-        return dataset.of_this_part(rows)
+        return dataset.select_part(rows)
 
     @stage("create_loader")
     def create_loader(self, name: str, loader: Any) -> Any:

@@ -107,7 +107,7 @@ def _loudness(samples: Samples) -> float:
     """The root mean square of the parts with speech."""
     active = samples[np.abs(samples) > 0.05 * np.abs(samples).max()]
     if len(active) == 0:
-        raise DataError("A synthetic recording is silent; this voice cannot say that text.")
+        raise DataError("A synthetic recording is silent; this voice cannot speak that text.")
     return float(np.sqrt(np.mean(active**2)))
 
 

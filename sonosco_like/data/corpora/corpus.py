@@ -1,4 +1,4 @@
-"""What all corpora share: source, rows, lengths, splits, manifests. A corpus class only lists its files."""
+"""The steps that all corpora share: source, rows, lengths, splits, manifests. A corpus class only lists its files."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def download_file(download: Download, folder: Path, progress: Progress = no_prog
     """The file in a folder, downloaded if it is missing.
 
     After a broken connection, also of a former run, the download continues after the last byte. After an attempt that
-    brought nothing there is a pause of `pause` seconds, which doubles each time.
+    received nothing there is a pause of `pause` seconds, which doubles each time.
     """
     path = folder / download.name
     if path.exists():
@@ -133,7 +133,7 @@ def _open(url: str, headers: dict[str, str], method: str = "GET") -> http.client
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether the server refused the request, so that another attempt is useless."""
+    """Whether the server refused the request; then another attempt is useless."""
     return isinstance(error, urllib.error.HTTPError) and error.code < http.HTTPStatus.INTERNAL_SERVER_ERROR
 
 

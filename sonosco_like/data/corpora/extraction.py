@@ -42,7 +42,7 @@ def archive_stem(name: str) -> str:
     suffix = next((suffix for suffix in ARCHIVE_SUFFIXES if name.lower().endswith(suffix)), "")
     stem = name[: len(name) - len(suffix)]
     if stem in ("", ".", ".."):
-        raise DataError(f"An archive called {name!r} is not unpacked: its name leaves none for a folder.")
+        raise DataError(f"An archive called {name!r} is not unpacked: nothing is left of its name without the suffix.")
     return stem
 
 
@@ -178,7 +178,7 @@ def _extract_link(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -
 
 
 def _check_name(member: tarfile.TarInfo) -> None:
-    """Refuse names that the filter would repair, and those that only other systems take for paths."""
+    """Refuse names that the filter would change, and names that are paths only on other systems."""
     path = PurePosixPath(member.name)
     if path.is_absolute() or "\\" in member.name or (path.parts and ":" in path.parts[0]):
         raise DataError(f"The archive holds {member.name!r}, which is no relative path. It is not unpacked.")

@@ -189,7 +189,7 @@ def _work(pipe: Connection) -> None:
 
 
 def _follow_parent() -> None:
-    """Leave Ctrl-C to the parent process, and end when the parent ends, however it ends."""
+    """Leave Ctrl-C to the parent process, and end when the parent ends, also if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in STOP_SIGNALS[1:]:
         signal.signal(number, signal.SIG_DFL)

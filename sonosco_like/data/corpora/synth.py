@@ -113,7 +113,7 @@ _MOST_BYTES = 10_000  # in the note of the settings
 
 @serializable
 class SyntheticCorpus:
-    """The synthetic corpus of a config, in `folder`: made before the first run, which then needs no data, and kept."""
+    """The synthetic corpus of a config, in `folder`. The first run makes it, and later runs use it."""
 
     folder: Path
     kind: Kind = "digits"

@@ -1,4 +1,4 @@
-"""All problems of the recordings of a manifest, found before a training meets the first of them.
+"""Finding all problems of the recordings of a manifest before training.
 
 Every header is read; `opening` chooses how many recordings are decoded, which finds those that were cut off.
 """

@@ -144,7 +144,7 @@ def test_names_lose_their_whole_suffix():
 
 @pytest.mark.parametrize("name", [".tgz", "..tgz", "...tgz", "...tar.gz"])
 def test_names_that_are_no_folder_of_their_own_are_refused(name):
-    with pytest.raises(DataError, match="leaves none for a folder"):
+    with pytest.raises(DataError, match="nothing is left of its name"):
         archive_stem(name)
 
 
