@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.results import Row, report
 from benchmarks.timing import turns
 from sonosco_like.models import LAS, TDS, Conformer, DeepSpeech2, Recogniser
-from sonosco_like.models.recurrent import Bidirectional
+from sonosco_like.models.layers import Bidirectional
 from sonosco_like.records import Batch
 from sonosco_like.torchaudio_import import import_torchaudio
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, distributed, nn
 
-from sonosco_like.models.normalization import MaskedBatchNorm, RunningMoments
-from sonosco_like.models.recurrent import Recurrent
+from sonosco_like.models.layers import MaskedBatchNorm, Recurrent, RunningMoments
 from sonosco_like.training.processes import Processes
 
 LENGTHS = torch.tensor([7, 5, 6, 2])

@@ -12,8 +12,7 @@ from torch import nn
 from sonosco_like.callbacks.run_file import RunFile
 from sonosco_like.decoding import default_decoder
 from sonosco_like.events import AbstractCallback, Moment, TrainerContext
-from sonosco_like.inference.recogniser import TrainedRecogniser, read_recogniser
-from sonosco_like.inference.saved_parts import AVERAGED, LAST, SavedParts
+from sonosco_like.inference.recogniser import AVERAGED, LAST, SavedParts, TrainedRecogniser, read_recogniser
 from sonosco_like.models import SpeechModel
 from sonosco_like.serialization import Saved, dumps, save, serializable
 

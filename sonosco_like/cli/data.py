@@ -191,7 +191,7 @@ def manifest(folder: Path, output: Path | None, speaker: str | None, force: bool
       sonosco data manifest recordings
       sonosco data manifest recordings --speaker '^([^/]+)/' --output all.jsonl
     """
-    from sonosco_like.data.tools.folder import make_manifest
+    from sonosco_like.data.tools.manifests import make_manifest
     from sonosco_like.progress import show_progress
 
     output = output or folder / "manifest.jsonl"
@@ -214,7 +214,7 @@ def merge(sources: tuple[Path, ...], output: Path, force: bool) -> None:
     Example:
       sonosco data merge digits/train.jsonl commands/train.jsonl --output train.jsonl
     """
-    from sonosco_like.data.tools.merge import merge_manifests
+    from sonosco_like.data.tools.manifests import merge_manifests
 
     merged = merge_manifests(sources, output, force)
     click.echo(f"{output}: {merged.rows} utterances")

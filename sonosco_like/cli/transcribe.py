@@ -117,7 +117,7 @@ def output_paths(recordings: list[Recording], arguments: Sequence[str], folder: 
 
 def _print_segments(items: Iterator[StreamItem], form: str, n_best: bool) -> int:
     """Print the segments of one recording as soon as each is transcribed."""
-    from sonosco_like.inference.formats import TranscriptWriter
+    from sonosco_like.inference.transcript import TranscriptWriter
 
     writer: TranscriptWriter | None = None
     for item in items:
@@ -135,7 +135,7 @@ def _print_transcripts(
     found: Iterator[Transcript | Failure], form: str, n_best: bool, paths: dict[str, Path] | None
 ) -> int:
     from sonosco_like.inference import Failure
-    from sonosco_like.inference.formats import render
+    from sonosco_like.inference.transcript import render
 
     done = failed = 0
     for each in found:

@@ -15,12 +15,13 @@ from sonosco_like.decoding.decoder import (
     Decoder,
     Vocabulary,
     attention_decoder_of,
+    attention_spans,
     ctc_log_probs,
+    hypothesis_of,
     label_limits,
     require_positive,
 )
 from sonosco_like.decoding.scorers import IMPOSSIBLE, AttentionScorer, CTCPrefixScorer, CTCScorer, RowsWordScorer
-from sonosco_like.decoding.timing import attention_spans, hypothesis_of
 from sonosco_like.decoding.word_scores import WordScores
 from sonosco_like.errors import UsageError
 from sonosco_like.models.recogniser import SpeechModel

@@ -14,12 +14,14 @@ from sonosco_like.decoding.decoder import (
     Decoder,
     Vocabulary,
     attention_decoder_of,
+    attention_spans,
     ctc_log_probs,
+    ctc_spans,
+    hypothesis_of,
     label_limits,
     require_positive,
 )
 from sonosco_like.decoding.scorers import AttentionScorer
-from sonosco_like.decoding.timing import attention_spans, ctc_spans, hypothesis_of
 from sonosco_like.models.recogniser import SpeechModel
 from sonosco_like.records import BLANK, END, START, Hypothesis, Output
 from sonosco_like.serialization import serializable

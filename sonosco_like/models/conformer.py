@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from sonosco_like.errors import UsageError
 from sonosco_like.models.attention import split_heads
-from sonosco_like.models.normalization import MaskedBatchNorm
+from sonosco_like.models.layers import MaskedBatchNorm
 from sonosco_like.models.recogniser import Encoder, Recogniser
 from sonosco_like.serialization import serializable
 from sonosco_like.tensors import length_mask, reduced_lengths, zero_padding

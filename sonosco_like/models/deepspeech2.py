@@ -11,9 +11,8 @@ from dataclasses import field
 from torch import Tensor, nn
 
 from sonosco_like.errors import UsageError
-from sonosco_like.models.normalization import MaskedBatchNorm
+from sonosco_like.models.layers import Bidirectional, Cell, LookAhead, MaskedBatchNorm, Recurrent
 from sonosco_like.models.recogniser import Encoder, Recogniser
-from sonosco_like.models.recurrent import Bidirectional, Cell, LookAhead, Recurrent
 from sonosco_like.serialization import serializable
 from sonosco_like.tensors import length_mask, reduced_lengths, zero_padding
 

@@ -11,10 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from sonosco_like.errors import UsageError
-from sonosco_like.models.attention import Attention, Memory, check_window_sigma, soft_window
-from sonosco_like.models.decoder_inputs import check_share, positions_to_replace, prepend_start
+from sonosco_like.models.attention import (
+    Attention,
+    Memory,
+    check_share,
+    check_window_sigma,
+    positions_to_replace,
+    prepend_start,
+    soft_window,
+)
+from sonosco_like.models.layers import Bidirectional
 from sonosco_like.models.recogniser import AttentionDecoder, Encoder, Recogniser
-from sonosco_like.models.recurrent import Bidirectional
 from sonosco_like.serialization import serializable, state
 from sonosco_like.tensors import stack_neighbours, zero_padding
 

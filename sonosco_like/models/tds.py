@@ -14,8 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from sonosco_like.errors import UsageError
-from sonosco_like.models.attention import Memory, check_window_sigma, soft_window
-from sonosco_like.models.decoder_inputs import check_share, prepend_start, replace_at_random
+from sonosco_like.models.attention import (
+    Memory,
+    check_share,
+    check_window_sigma,
+    prepend_start,
+    replace_at_random,
+    soft_window,
+)
 from sonosco_like.models.recogniser import AttentionDecoder, Encoder, Recogniser
 from sonosco_like.serialization import serializable, state
 from sonosco_like.tensors import length_mask, reduced_lengths, zero_padding

@@ -17,13 +17,19 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 
 from sonosco_like.errors import DefinitionError, did_you_mean
 from sonosco_like.serialization import scalar_types
-from sonosco_like.serialization.containers import DictConverter, ListConverter, SetConverter, TupleConverter
+from sonosco_like.serialization.compound_types import (
+    AnyConverter,
+    DictConverter,
+    ListConverter,
+    SetConverter,
+    TupleConverter,
+    UnionConverter,
+)
 from sonosco_like.serialization.converter import INVALID, Converter, Fit, Invalid, Reader, Schema, Writer, mapping_items
 from sonosco_like.serialization.fields import Plan
 from sonosco_like.serialization.nodes import is_mapping, mapping_node
 from sonosco_like.serialization.objects import CLASS, ObjectConverter, decode_fields, find_registration, value_of
 from sonosco_like.serialization.registry import REGISTRY
-from sonosco_like.serialization.unions import AnyConverter, UnionConverter
 from sonosco_like.serialization.yaml_text import MAP, STR, Kind, kind_of
 
 FUNCTION = "function"

@@ -16,10 +16,9 @@ from tensorboard.backend import http_util
 from tensorboard.plugins import base_plugin
 from werkzeug import Request, Response
 
-from sonosco_like.tensorboard_plugin.query import BadQueryError, Query, lookup, whole_number
 from sonosco_like.tensorboard_plugin.records import PLUGIN, UnreadableError
 from sonosco_like.tensorboard_plugin.store import Record, Store, ValidationSet, modes_of
-from sonosco_like.tensorboard_plugin.table import Table, confusions
+from sonosco_like.tensorboard_plugin.table import BadQueryError, Query, Table, confusions, lookup, whole_number
 
 _STATIC = Path(__file__).parent / "static"
 _MOST_CONFUSIONS = 50

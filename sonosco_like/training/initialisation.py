@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sonosco_like.errors import ConfigError, StorageError, UsageError, did_you_mean, list_some
-from sonosco_like.inference.saved_parts import SavedParts
+from sonosco_like.inference.recogniser import SavedParts
 from sonosco_like.runs.checkpoints import find_checkpoint
 from sonosco_like.serialization import Saved, serializable
 

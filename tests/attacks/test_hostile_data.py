@@ -22,7 +22,7 @@ from sonosco_like.cli import run
 from sonosco_like.data.audio import audio_info, load_audio
 from sonosco_like.data.corpora.extraction import extract_archive
 from sonosco_like.data.manifest import Manifest
-from sonosco_like.data.tools.folder import make_manifest
+from sonosco_like.data.tools.manifests import make_manifest
 from sonosco_like.decoding.language_model import ArpaModel, NGramLanguageModel
 from sonosco_like.errors import DataError, SonoscoError, UsageError
 from sonosco_like.inference.audio_stream import read_blocks

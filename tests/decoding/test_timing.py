@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sonosco_like.decoding.decoder import word_part_of
-from sonosco_like.decoding.timing import attention_spans, words_of_tokens
+from sonosco_like.decoding.decoder import attention_spans, word_part_of, words_of_tokens
 from sonosco_like.records import Token
 
 

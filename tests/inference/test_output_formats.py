@@ -7,8 +7,7 @@ import json
 
 import pytest
 
-from sonosco_like.inference.formats import cues_of, render
-from sonosco_like.inference.transcript import Segment, Transcript
+from sonosco_like.inference.transcript import Segment, Transcript, cues_of, render
 from sonosco_like.records import Hypothesis, Token
 
 WORDS = (Token("one", 0.5, 0.8, 0.9), Token("<two>", 1.0, 1.4, 0.4))

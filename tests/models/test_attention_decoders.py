@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from sonosco_like.models import AttentionDecoder, DecoderState
-from sonosco_like.models.decoder_inputs import prepend_start
+from sonosco_like.models.attention import prepend_start
 
 
 def encoded(model, batch):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sonosco_like.errors import UsageError
 from sonosco_like.models import KeyValueDecoder, Speller
-from sonosco_like.models.decoder_inputs import positions_to_replace, prepend_start, replace_at_random
+from sonosco_like.models.attention import positions_to_replace, prepend_start, replace_at_random
 from sonosco_like.records import START
 
 

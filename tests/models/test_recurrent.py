@@ -7,8 +7,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from sonosco_like.models.normalization import MaskedBatchNorm
-from sonosco_like.models.recurrent import Bidirectional, LookAhead, Recurrent
+from sonosco_like.models.layers import Bidirectional, LookAhead, MaskedBatchNorm, Recurrent
 from sonosco_like.tensors import length_mask, zero_padding
 
 LENGTHS = torch.tensor([7, 11, 2])

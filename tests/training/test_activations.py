@@ -20,7 +20,7 @@ from sonosco_like.models import (
     TDSEncoder,
     TDSGroup,
 )
-from sonosco_like.models.normalization import MaskedBatchNorm
+from sonosco_like.models.layers import MaskedBatchNorm
 from sonosco_like.records import Batch
 from sonosco_like.training import seed_everything
 from sonosco_like.training.assembly import recompute_activations

@@ -8,7 +8,7 @@ import pytest
 from tones import make_corpus, write_tone
 
 from sonosco_like.data.manifest import Manifest
-from sonosco_like.data.tools.folder import make_manifest
+from sonosco_like.data.tools.manifests import make_manifest
 from sonosco_like.errors import DataError, UsageError
 
 SHARED = Path(__file__).parents[3].parent / "shared" / "data" / "digits60"

@@ -8,7 +8,7 @@ import pytest
 from tones import make_corpus, write_rows
 
 from sonosco_like.data.manifest import Manifest
-from sonosco_like.data.tools.merge import MergeCounts, merge_manifests
+from sonosco_like.data.tools.manifests import MergeCounts, merge_manifests
 from sonosco_like.errors import DataError, UsageError
 
 
