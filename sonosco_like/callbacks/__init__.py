@@ -2,31 +2,24 @@
 
 from sonosco_like.callbacks.benchmark_log import BenchmarkLog
 from sonosco_like.callbacks.console import ConsoleLog, PrintMetrics, ProgressBar
-from sonosco_like.callbacks.curves import Curve
-from sonosco_like.callbacks.destinations import (
-    CsvFile,
-    Destination,
-    MetricsFile,
-    MlflowDestination,
-    TensorBoardCallback,
-    WandbDestination,
-)
+from sonosco_like.callbacks.destination import Audio, DashboardData, Image, Markdown
 from sonosco_like.callbacks.evaluation_reports import EvaluationReport
 from sonosco_like.callbacks.export import ExportForInference
 from sonosco_like.callbacks.gradients import GradMonitor, LayerwiseGradientNorm
-from sonosco_like.callbacks.history import HistoryRecorder
+from sonosco_like.callbacks.history import Curve, HistoryRecorder
 from sonosco_like.callbacks.learning_rates import (
     ReduceLROnPlateau,
     ScheduledLearningRateReduction,
     StepwiseLearningRateReduction,
 )
 from sonosco_like.callbacks.measures import FollowsMeasure
-from sonosco_like.callbacks.media import Audio, DashboardData, Image, Markdown
+from sonosco_like.callbacks.mlflow import MlflowDestination
 from sonosco_like.callbacks.model_checkpoint import CheckpointAverage, ModelCheckpoint
 from sonosco_like.callbacks.monitors import CallbackTimes, LogMeasures, LRMonitor, MemoryMonitor
 from sonosco_like.callbacks.phases import DisableSoftWindowAttention, FreezeParameters
 from sonosco_like.callbacks.plots import HistoryPlots
 from sonosco_like.callbacks.report import RunReport
+from sonosco_like.callbacks.row_files import CsvFile, MetricsFile
 from sonosco_like.callbacks.speed import EpochTimeEstimate, SpeedMonitor
 from sonosco_like.callbacks.stopping import (
     AllPredictionsSame,
@@ -35,12 +28,14 @@ from sonosco_like.callbacks.stopping import (
     TerminateOnNaN,
     ThresholdStopper,
 )
+from sonosco_like.callbacks.tensorboard import TensorBoardCallback
 from sonosco_like.callbacks.text_comparison import (
     LasTextComparisonCallback,
     TbTeacherForcingTextComparisonCallback,
     TbTextComparisonCallback,
     TranscriptDashboard,
 )
+from sonosco_like.callbacks.weights_and_biases import WandbDestination
 
 __all__ = [
     "AllPredictionsSame",

@@ -11,10 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from sonosco_like.callbacks.destinations.destination import Destination, plain_values
+from sonosco_like.callbacks.destination import Destination, Plain, plain_values
 from sonosco_like.callbacks.intervals import Every
 from sonosco_like.callbacks.measures import format_value, short_name
-from sonosco_like.callbacks.media import Plain
 from sonosco_like.callbacks.speed import Throughput, format_duration
 from sonosco_like.events import AbstractCallback, Moment, TrainerContext, batches_of, epoch_batches
 from sonosco_like.serialization import serializable

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from sonosco_like.callbacks.run_file import RunFile
+from sonosco_like.callbacks.run_files import RunFile
 from sonosco_like.decoding import default_decoder
 from sonosco_like.events import AbstractCallback, Moment, TrainerContext
 from sonosco_like.inference.recogniser import AVERAGED, LAST, SavedParts, TrainedRecogniser, read_recogniser

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from sonosco_like.callbacks.curves import Curve, CurveCallback
+from sonosco_like.callbacks.history import Curve, CurveCallback
 from sonosco_like.callbacks.intervals import Every
 from sonosco_like.callbacks.measures import (
     TRAINING,
@@ -20,7 +20,7 @@ from sonosco_like.callbacks.measures import (
     lower_is_better,
     short_name,
 )
-from sonosco_like.callbacks.run_file import RunFile
+from sonosco_like.callbacks.run_files import RunFile
 from sonosco_like.errors import UsageError
 from sonosco_like.events import Moment, TrainerContext
 from sonosco_like.runs.run_folder import PLOTS

@@ -67,9 +67,9 @@ from pathlib import Path
 from killing import KillAt
 from tiny_speech import speech_trainer
 from tiny import SaveAt
-from sonosco_like.callbacks.destinations import CsvFile, MetricsFile, WandbDestination
+from sonosco_like.callbacks import CsvFile, MetricsFile, WandbDestination
 from sonosco_like.callbacks.monitors import LogMeasures
-from sonosco_like.callbacks.destinations.tensorboard import TensorBoardCallback
+from sonosco_like.callbacks.tensorboard import TensorBoardCallback
 from sonosco_like.serialization import load
 folder, now = Path({str(folder)!r}), time.time
 time.time = lambda: now() + {clock}

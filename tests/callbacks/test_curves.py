@@ -11,9 +11,8 @@ from tiny import SaveAt
 from tiny_speech import speech_trainer, whole_and_resumed
 
 from sonosco_like import load
-from sonosco_like.callbacks import HistoryRecorder
-from sonosco_like.callbacks import curves as curves_module
-from sonosco_like.callbacks.curves import Curve, CurveCallback, CurveStore
+from sonosco_like.callbacks import HistoryRecorder, history
+from sonosco_like.callbacks.history import Curve, CurveCallback, CurveStore
 from sonosco_like.callbacks.monitors import LogMeasures
 from sonosco_like.callbacks.plots import HistoryPlots
 from sonosco_like.callbacks.report import RunReport
@@ -69,7 +68,7 @@ def test_pictures_show_what_was_logged_and_the_history_has_everything(tmp_path):
 
 
 def test_points_are_dropped_only_if_no_callback_needs_them_all(tmp_path, monkeypatch):
-    monkeypatch.setattr(curves_module, "MOST_POINTS", 4)
+    monkeypatch.setattr(history, "MOST_POINTS", 4)
     for extra, kept in ([], 4), ([HistoryRecorder()], 12):
         trainer = speech_trainer(LogMeasures(every="1ba"), plots := HistoryPlots(folder=tmp_path), *extra)
         trainer.start_training()
@@ -113,7 +112,7 @@ def test_a_recorded_value_does_not_replace_a_logged_one_of_the_same_step():
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 @pytest.mark.parametrize("most", [4, 100])
 def test_whoever_remembers_the_shared_curves_they_go_back_to_the_earliest_moment(order, most, monkeypatch):
-    monkeypatch.setattr(curves_module, "MOST_POINTS", most)
+    monkeypatch.setattr(history, "MOST_POINTS", most)
 
     def filled(last):
         store = CurveStore()

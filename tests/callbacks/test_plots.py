@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from tiny_speech import logged, speech_trainer, whole_and_resumed
 
-from sonosco_like.callbacks import curves as curves_module
-from sonosco_like.callbacks.curves import Curve
+from sonosco_like.callbacks import history
+from sonosco_like.callbacks.history import Curve
 from sonosco_like.callbacks.monitors import LogMeasures, LRMonitor
 from sonosco_like.callbacks.plots import HistoryPlots, best_of, history_figure, panels_of
 
@@ -24,7 +24,7 @@ def run(*callbacks, **fields):
 def curve(values):
     made = Curve()
     for step, value in enumerate(values):
-        made.add(0, step, value, most=curves_module.MOST_POINTS)
+        made.add(0, step, value, most=history.MOST_POINTS)
     return made
 
 
@@ -140,7 +140,7 @@ def test_a_run_without_logs_says_what_is_missing(tmp_path, caplog):
 
 @pytest.mark.parametrize("at", [3, 8])
 def test_the_curves_of_a_resumed_run_are_those_of_the_unbroken_one(at, tmp_path, monkeypatch):
-    monkeypatch.setattr(curves_module, "MOST_POINTS", 4)
+    monkeypatch.setattr(history, "MOST_POINTS", 4)
     callbacks = [LogMeasures(every="1ba"), LRMonitor(every="1ba"), HistoryPlots(folder=tmp_path)]
     whole, resumed = whole_and_resumed(at, tmp_path, *callbacks)
     assert resumed.callbacks[2].curves == whole.callbacks[2].curves
@@ -150,7 +150,7 @@ def test_the_curves_of_a_resumed_run_are_those_of_the_unbroken_one(at, tmp_path,
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300))
 def test_a_thinned_curve_is_short_even_and_exact_at_its_ends_and_extremes(values):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(curves_module, "MOST_POINTS", 10)
+        patch.setattr(history, "MOST_POINTS", 10)
         thin = curve(values)
     assert len(thin) <= 10
     assert thin.steps[0] == 0

@@ -13,7 +13,7 @@ from killing import run_until_killed
 from tiny import SaveAt
 from tiny_speech import speech_trainer
 
-from sonosco_like.callbacks.destinations import CsvFile, MetricsFile
+from sonosco_like.callbacks import CsvFile, MetricsFile
 from sonosco_like.callbacks.monitors import LogMeasures
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback

@@ -11,7 +11,7 @@ from killing import run_until_killed
 from tiny import SaveAt
 from tiny_speech import speech_trainer
 
-from sonosco_like.callbacks.destinations import MlflowDestination, WandbDestination
+from sonosco_like.callbacks import MlflowDestination, WandbDestination
 from sonosco_like.callbacks.monitors import LogMeasures
 from sonosco_like.errors import MissingPackageError
 from sonosco_like.events import CallbackError

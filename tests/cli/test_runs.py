@@ -13,7 +13,7 @@ import time
 import pytest
 from tiny import make_trainer
 
-from sonosco_like.callbacks.destinations import MetricsFile
+from sonosco_like.callbacks import MetricsFile
 from sonosco_like.callbacks.monitors import LogMeasures
 from sonosco_like.cli import run
 from sonosco_like.runs.journal import journal

@@ -9,8 +9,8 @@ import pytest
 from transcript_asking import Asking, multiplexers
 from transcript_runs import write_transcripts
 
-from sonosco_like.callbacks.destinations.event_file import EventFile, make_summary
-from sonosco_like.callbacks.media import DashboardData
+from sonosco_like.callbacks.destination import DashboardData
+from sonosco_like.callbacks.tensorboard import EventFile, make_summary
 from sonosco_like.tensorboard_plugin.records import PLUGIN, UnreadableError, unpack
 
 

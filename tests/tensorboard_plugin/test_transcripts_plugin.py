@@ -15,7 +15,7 @@ import soundfile
 from transcript_asking import Asking
 from transcript_runs import SAMPLED, TEXTS, tone_trainer, write_transcripts
 
-from sonosco_like.callbacks.destinations import event_file, tensorboard
+from sonosco_like.callbacks import tensorboard
 from sonosco_like.callbacks.text_comparison.dashboard import PLUGIN as WRITTEN_AS
 from sonosco_like.edits import align, characters_of, count_errors, words_of
 from sonosco_like.serialization import load, save
@@ -231,8 +231,7 @@ def test_a_resumed_training_shows_what_an_unbroken_one_does(tmp_path, tones, clo
     broken.start_training()
     broken.set_callbacks(broken.callbacks[:-1])
     save(broken, tmp_path / "saved")
-    for module in (event_file, tensorboard):
-        monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: time.time() + clock))
+    monkeypatch.setattr(tensorboard, "time", SimpleNamespace(time=lambda: time.time() + clock))
     load(tmp_path / "saved").continue_training()
     runs = Asking(tmp_path / "logs").json("/runs")["runs"]
     assert runs["broken/tensorboard"] == runs["whole/tensorboard"]

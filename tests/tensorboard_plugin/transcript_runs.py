@@ -9,7 +9,7 @@ import numpy as np
 import soundfile
 
 from sonosco_like.callbacks import TensorBoardCallback, TranscriptDashboard
-from sonosco_like.callbacks.destinations.event_file import EventFile, make_summary
+from sonosco_like.callbacks.tensorboard import EventFile, make_summary
 from sonosco_like.callbacks.text_comparison.dashboard import ValidationTexts, hypotheses_record, utterances_record
 from sonosco_like.data import AudioDataLoader, AudioDataset, BucketSampler
 from sonosco_like.data.features import LogMel

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sonosco_like.callbacks.media import Image
+from sonosco_like.callbacks.destination import Image
 from sonosco_like.callbacks.text_comparison.samples import Sample, Weights
 
 _WIDTH, _MARGIN, _GAP = 360, 40, 20  # pixels: of the time axis, of the tokens left of it, of a title

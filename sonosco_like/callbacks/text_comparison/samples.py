@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sonosco_like.callbacks.media import Audio
+from sonosco_like.callbacks.destination import Audio
 from sonosco_like.data.audio import load_audio
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.events import AbstractCallback, Moment, TrainerContext

@@ -1,4 +1,4 @@
-"""The base of all destinations, and the logged values that every destination can write."""
+"""What callbacks may log, and the base of the destinations, which write it to files and services."""
 
 from __future__ import annotations
 
@@ -6,13 +6,48 @@ import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
-from sonosco_like.callbacks.media import Plain
+from torch import Tensor
+
 from sonosco_like.errors import MissingPackageError
 from sonosco_like.events import AbstractCallback, Moment
 from sonosco_like.serialization import serializable
+
+Plain: TypeAlias = "bool | int | float | str"
+"""A value that every destination can write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture of height H and width W in C channels (1 or 3): uint8, or float from 0 to 1."""
+
+    pixels_HWC: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """A recording: samples from -1 to 1."""
+
+    samples_N: Tensor
+    sample_rate: int
+
+
+@dataclass(frozen=True, slots=True)
+class Markdown:
+    """A text for people, with tables and emphasis; not for files with one value per column."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DashboardData:
+    """Data for a TensorBoard dashboard: the name of its plugin, a short description (`about`), and the parts."""
+
+    plugin: str
+    about: bytes
+    parts: tuple[bytes, ...]
 
 
 @serializable

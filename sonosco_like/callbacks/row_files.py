@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from sonosco_like.callbacks.destinations.destination import Destination, plain_values
-from sonosco_like.callbacks.media import Plain
-from sonosco_like.callbacks.run_file import RunFile
+from sonosco_like.callbacks.destination import Destination, Plain, plain_values
+from sonosco_like.callbacks.run_files import RunFile
 from sonosco_like.events import Moment
 from sonosco_like.runs.run_folder import METRICS
 from sonosco_like.serialization import replace_file, serializable, state
