@@ -2,7 +2,7 @@
 
 from sonosco_like.callbacks.benchmark_log import BenchmarkLog
 from sonosco_like.callbacks.console import ConsoleLog, PrintMetrics, ProgressBar
-from sonosco_like.callbacks.destination import Audio, DashboardData, Image, Markdown
+from sonosco_like.callbacks.destination import Audio, DashboardData, Destination, Image, Markdown
 from sonosco_like.callbacks.evaluation_reports import EvaluationReport
 from sonosco_like.callbacks.export import ExportForInference
 from sonosco_like.callbacks.gradients import GradMonitor, LayerwiseGradientNorm
