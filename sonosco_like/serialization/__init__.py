@@ -21,19 +21,20 @@ from sonosco_like.serialization.files import (
     restore_previous,
     write_file,
 )
-from sonosco_like.serialization.nodes import join_path, split_path
-from sonosco_like.serialization.registry import REGISTRY, is_abstract
-from sonosco_like.serialization.saved_folder import Saved, load, restore, verify
-from sonosco_like.serialization.schema import json_schema
-from sonosco_like.serialization.snapshot import Snapshot, save
-from sonosco_like.serialization.state_file import (
+from sonosco_like.serialization.folder_format import (
     GRAPH_FILE,
     STATE_FILE,
     TENSOR_FILE,
     Origin,
+    Snapshot,
     parse_origin,
     read_origin,
+    save,
 )
+from sonosco_like.serialization.nodes import join_path, split_path
+from sonosco_like.serialization.registry import REGISTRY, is_abstract
+from sonosco_like.serialization.saved_folder import Saved, load, restore, verify
+from sonosco_like.serialization.schema import json_schema
 
 if TYPE_CHECKING:
     from sonosco_like.serialization.difference import Difference, diff

@@ -21,10 +21,10 @@ from sonosco_like.serialization.files import (
     read_file,
     restore_previous,
 )
+from sonosco_like.serialization.folder_format import GRAPH_FILE, TENSOR_FILE, Origin, StateFile
 from sonosco_like.serialization.nodes import Parts, Plain, is_mapping, join_path, node_at, split_path, walk_nodes
 from sonosco_like.serialization.objects import CLASS, STATE_DICT, find_registration, parts_covered, restore_states
 from sonosco_like.serialization.registry import REGISTRY, fits
-from sonosco_like.serialization.state_file import GRAPH_FILE, TENSOR_FILE, Origin, StateFile
 from sonosco_like.serialization.types import converter_for, plan_of
 
 if TYPE_CHECKING:
