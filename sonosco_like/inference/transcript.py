@@ -96,7 +96,7 @@ def _segment(segment: Segment, n_best: bool) -> dict[str, Any]:
         "confidence": _round_finite(confidence_of(segment.words)),
     }
     if n_best:
-        content["readings"] = [{"text": each.text, "score": _round_finite(each.score)} for each in segment.hypotheses]
+        content["hypotheses"] = [{"text": each.text, "score": _round_finite(each.score)} for each in segment.hypotheses]
     return content
 
 

@@ -41,7 +41,7 @@ def test_json_has_an_object_per_line(digits, audio, capsys):
     assert [row["audio"] for row in rows] == audio
     assert " ".join(word["word"] for word in rows[0]["words"]) == rows[0]["text"]
     assert {"word", "start", "end", "confidence"} == set(rows[0]["words"][0])
-    assert len(rows[0]["segments"][0]["readings"]) == 2
+    assert len(rows[0]["segments"][0]["hypotheses"]) == 2
 
 
 def test_subtitles_of_one_file_are_printed(digits, audio, capsys):

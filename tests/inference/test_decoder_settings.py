@@ -37,7 +37,7 @@ def test_a_beam_search_keeps_what_is_not_changed():
     assert decoder.words.hot_words == []
 
 
-def test_more_readings_than_the_beam_is_wide_widen_it():
+def test_more_hypotheses_than_the_beam_is_wide_widen_it():
     assert DecoderSettings(n_best=30).apply(GreedyCTCDecoder(), ONLY_CTC).beam_size == 30
 
 

@@ -48,12 +48,12 @@ def test_json_is_one_line_with_words_times_and_confidences():
     assert list(content) == ["audio", "duration", "text", "confidence", "words", "segments"]
     assert content["words"][0] == {"word": "one", "start": 0.5, "end": 0.8, "confidence": 0.9}
     assert content["confidence"] == pytest.approx((0.9 * 0.4 * 0.9) ** (1 / 3), abs=1e-4)
-    assert "readings" not in content["segments"][0]
+    assert "hypotheses" not in content["segments"][0]
 
 
-def test_json_has_all_readings_if_they_were_asked_for():
+def test_json_has_all_hypotheses_if_they_were_asked_for():
     segments = json.loads(render(TRANSCRIPT, "json", n_best=True))["segments"]
-    assert segments[0]["readings"] == [{"text": "one two", "score": -1.5}, {"text": "won two", "score": None}]
+    assert segments[0]["hypotheses"] == [{"text": "one two", "score": -1.5}, {"text": "won two", "score": None}]
 
 
 def test_subtitles_are_short_and_end_at_pauses():
