@@ -11,6 +11,7 @@ VERSION = re.search(r'__version__ = "(.+)"', (HERE / "sonosco_like" / "version.p
 EXTRAS = {
     "synth": ["espeakng-loader>=0.2.4"],  # brings espeak-ng, which is under the GPL: see NOTICE
     "bpe": ["sentencepiece>=0.2"],
+    "normalizers": ["whisper-normalizer>=0.1.12"],
     "remote": ["fsspec>=2024.2", "s3fs>=2024.2"],
     "serve": ["fastapi>=0.110", "uvicorn>=0.29"],
     "export": ["onnx>=1.16", "onnxruntime>=1.17"],

@@ -31,9 +31,10 @@ COMMANDS = {
     "data voxforge": ["--force", "--help", "--seed", "--source", "--submissions", "FOLDER"],
     "diff": ["--help", "A", "B"],
     "evaluate": [
-        "--against", "--batch-seconds", "--beam", "--bootstraps", "--ctc-weight", "--decode", "--device", "--errors",
-        "--help", "--hot-word", "--hot-word-bonus", "--html", "--import", "--json", "--lm", "--lm-weight", "--manifest",
-        "--seed", "--word-bonus", "--workers", "--worst", "RUN",
+        "--against", "--batch-seconds", "--beam", "--bootstraps", "--column", "--ctc-weight", "--decode", "--device",
+        "--errors", "--force", "--help", "--hot-word", "--hot-word-bonus", "--html", "--import", "--json", "--lm",
+        "--lm-weight", "--manifest", "--normalizer", "--pred-text", "--seed", "--word-bonus", "--workers", "--worst",
+        "RUN",
     ],
     "resume": ["--allow-write", "--device", "--help", "--import", "--run-dir", "--set", "RUN_DIR"],
     "runs": ["--help", "--json", "--sort", "FOLDER"],

@@ -151,7 +151,7 @@ _DECODER_OPTIONS = (
         help=f"Share of CTC in an attention beam search.  [default: {_RUNS}, else 0]",
     ),
 )
-_DECODER_NAMES = (
+DECODER_NAMES = (
     "kind", "beam", "language_model", "language_model_weight",
     "word_bonus", "hot_words", "hot_word_bonus", "ctc_weight",
 )  # fmt: skip
@@ -168,4 +168,4 @@ def take_decoder_settings(options: dict[str, Any], n_best: int | None = None) ->
     """Remove the decoder options from the options of a command, and return them as settings."""
     from sonosco_like.inference import DecoderSettings
 
-    return DecoderSettings(n_best=n_best, **{name: options.pop(name) for name in _DECODER_NAMES})
+    return DecoderSettings(n_best=n_best, **{name: options.pop(name) for name in DECODER_NAMES})

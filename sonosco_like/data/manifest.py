@@ -14,10 +14,11 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,11 +28,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sonosco_like.data.audio import audio_info
-from sonosco_like.data.manifest_formats import MOST_PROBLEMS, bad_rows_error, read_table
+from sonosco_like.data.manifest_formats import MOST_PROBLEMS, SCHEMA, bad_rows_error, read_table
 from sonosco_like.errors import DataError, SonoscoError, StorageError
 from sonosco_like.records import Utterance
 
 _SUFFIX = re.compile(r"\.[^./]*$")
+_OWN_COLUMNS = frozenset(SCHEMA.names)
 _MEASURED_AT_ONCE = 4096  # a million tasks that wait for a thread would take two gigabytes
 _as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 logger = logging.getLogger(__name__)
@@ -111,14 +113,19 @@ def derived_id(audio_filepath: str, offset: float) -> str:
     return f"{stem}@{offset!r}" if offset else stem
 
 
-def write_manifest(path: str | Path, utterances: Iterable[Utterance]) -> Path:
-    """Write JSON lines with audio paths relative to the manifest's folder; the file appears complete, or not at all."""
+def write_manifest(
+    path: str | Path, utterances: Iterable[Utterance], columns: Iterable[Mapping[str, Any]] = ()
+) -> Path:
+    """Write JSON lines with audio paths relative to the manifest's folder; the file appears complete, or not at all.
+
+    `columns` are more columns of each utterance; they change none of those that we know.
+    """
     path = Path(path)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with aside.open("wb") as stream:
-            _write_lines(stream, _lines(path.parent, utterances), packed=path.suffix == ".gz")
+            _write_lines(stream, _lines(path.parent, utterances, columns), packed=path.suffix == ".gz")
         aside.replace(path)
     except OSError as error:
         if isinstance(error, SonoscoError):
@@ -141,9 +148,10 @@ def _write_lines(stream: BinaryIO, lines: Iterable[bytes], packed: bool) -> None
     os.fsync(stream.fileno())
 
 
-def _lines(folder: Path, utterances: Iterable[Utterance]) -> Iterator[bytes]:
+def _lines(folder: Path, utterances: Iterable[Utterance], columns: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
     relative = _path_maker(folder)
-    for utterance in utterances:
+    more = chain(columns, repeat({}))
+    for utterance, others in zip(utterances, more, strict=False):
         row: dict[str, Any] = {
             "id": utterance.id,
             "audio_filepath": relative(utterance.audio_filepath),
@@ -154,7 +162,8 @@ def _lines(folder: Path, utterances: Iterable[Utterance]) -> Iterator[bytes]:
             row["speaker"] = utterance.speaker
         if utterance.offset:
             row["offset"] = utterance.offset
-        yield _as_json(row).encode() + b"\n"
+        row |= {name: value for name, value in others.items() if name not in row and name not in _OWN_COLUMNS}
+        yield _as_json(row).encode(errors="backslashreplace") + b"\n"  # half a character stays its JSON escape
 
 
 def _path_maker(folder: Path) -> Callable[[str], str]:

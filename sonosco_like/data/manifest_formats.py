@@ -87,19 +87,19 @@ def _good_rows(
 
 def parse_json_row(line: bytes) -> ManifestRow:
     """A line in the form that we write."""
-    return _make_row(_parse_object(line))
+    return make_row(parse_object(line))
 
 
 def parse_cut_row(line: bytes) -> ManifestRow:
     """A line of a Lhotse `CutSet`: a part of one recording with its transcript."""
-    cut = _parse_object(line)
+    cut = parse_object(line)
     try:
         sources = cut["recording"]["sources"]
         if len(sources) != 1 or sources[0]["type"] != "file":
             raise BadRowError("must be a cut of one recording in one audio file; other sources are not read")
         supervisions = cut.get("supervisions") or []
         speakers = {part.get("speaker") for part in supervisions}
-        return _make_row(
+        return make_row(
             {
                 "id": cut["id"],
                 "audio_filepath": sources[0]["source"],
@@ -126,7 +126,7 @@ def parse_csv_row(cells: list[str], header: list[str], folder: Path, text_is_pat
     values.setdefault("text", "")
     if text_is_path:
         values["text"] = _transcript(folder / values["text"])
-    return _make_row(values)
+    return make_row(values)
 
 
 def _transcript(path: Path) -> str:
@@ -136,7 +136,8 @@ def _transcript(path: Path) -> str:
         raise BadRowError(f"names a transcript that cannot be read: {error}") from None
 
 
-def _parse_object(line: bytes) -> dict[str, Any]:
+def parse_object(line: bytes) -> dict[str, Any]:
+    """All keys of a line of JSON lines."""
     try:
         content = json.loads(line)
     except RecursionError:
@@ -148,7 +149,8 @@ def _parse_object(line: bytes) -> dict[str, Any]:
     return content
 
 
-def _make_row(values: dict[str, Any]) -> ManifestRow:
+def make_row(values: dict[str, Any]) -> ManifestRow:
+    """The checked values of the keys that we know."""
     audio, text = values.get("audio_filepath"), values.get("text")
     if not isinstance(audio, str) or not audio:
         hint = did_you_mean("audio_filepath", values.keys()) if "audio_filepath" not in values else ""
@@ -156,7 +158,7 @@ def _make_row(values: dict[str, Any]) -> ManifestRow:
     if not isinstance(text, str):
         raise BadRowError(f"`text` must be the transcript, got {_short_repr(text)}")
     for name in ("audio_filepath", "text", "id", "speaker"):
-        _refuse_half_characters(name, values.get(name))
+        refuse_half_characters(name, values.get(name))
     return ManifestRow(
         _text_or_number("id", values),
         audio,
@@ -167,7 +169,7 @@ def _make_row(values: dict[str, Any]) -> ManifestRow:
     )
 
 
-def _refuse_half_characters(key: str, value: Any) -> None:
+def refuse_half_characters(key: str, value: Any) -> None:
     """Refuse halves of characters, which JSON can name and UTF-8 cannot hold."""
     try:
         str(value).encode()
@@ -231,7 +233,7 @@ def read_table(path: Path) -> pa.Table:
 
 
 def _read(path: Path) -> pa.Table:
-    first = next(_lines(path), b"")
+    first = next(lines_of(path), b"")
     if not first:
         raise DataError(f"The manifest {path} has no rows.")
     if first.startswith(b"["):
@@ -239,9 +241,9 @@ def _read(path: Path) -> pa.Table:
     if not first.startswith(b"{"):
         return _read_csv(path)
     if _is_cut(first):
-        return read_rows(path, _lines(path), parse_cut_row)
+        return read_rows(path, lines_of(path), parse_cut_row)
     table = _read_with_arrow(path)
-    return table if table is not None else read_rows(path, _lines(path), parse_json_row)
+    return table if table is not None else read_rows(path, lines_of(path), parse_json_row)
 
 
 def _missing_file_message(path: Path) -> str:
@@ -300,7 +302,8 @@ def _records(path: Path, skip: int = 0) -> Iterator[list[str]]:
                 yield record
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def lines_of(path: Path) -> Iterator[bytes]:
+    """The lines of a manifest that are not blank."""
     with open_text(path) as stream:
         for line in read_lines(stream, path):
             if stripped := line.removeprefix(_BOM).strip():

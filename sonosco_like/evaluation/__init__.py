@@ -3,6 +3,7 @@
 from sonosco_like.evaluation.bootstrap import Comparison, Interval, compare, interval_of, resampled_rates
 from sonosco_like.evaluation.evaluation import Evaluation, results_of
 from sonosco_like.evaluation.evaluator import ModelEvaluator
+from sonosco_like.evaluation.normalizers import Normalizer, find_normalizer, training_normalizer
 from sonosco_like.evaluation.results import Confusions, Group, Result
 
 __all__ = [
@@ -12,9 +13,12 @@ __all__ = [
     "Group",
     "Interval",
     "ModelEvaluator",
+    "Normalizer",
     "Result",
     "compare",
+    "find_normalizer",
     "interval_of",
     "resampled_rates",
     "results_of",
+    "training_normalizer",
 ]

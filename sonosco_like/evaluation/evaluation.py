@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from sonosco_like.edits import ErrorCounts
 from sonosco_like.errors import UsageError
 from sonosco_like.evaluation.bootstrap import Comparison, Interval, compare, interval_of, resampled_rates, sums_by
+from sonosco_like.evaluation.normalizers import TRAINING, Normalizer
 from sonosco_like.evaluation.results import Confusions, Group, Result, by_length, by_speaker, total
 
 _MOST_CONFUSIONS = 50
@@ -20,7 +21,8 @@ class Evaluation:
     """The results of a recogniser on a corpus. Rates are fractions: all errors over all words of the corpus.
 
     `unusable` holds the reasons of utterances that could not be read, by id; they are not in the rates. `elapsed` is
-    the time in seconds, from reading the audio to the text.
+    the time in seconds, from reading the audio to the text. The texts of the results are in the form of `normalizer`;
+    `predictions` are the hypotheses as the recogniser wrote them, by id.
     """
 
     results: Sequence[Result]
@@ -29,6 +31,8 @@ class Evaluation:
     bootstraps: int = 1000
     seed: int = 0
     level: float = 0.95
+    normalizer: Normalizer = TRAINING
+    predictions: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.results:
@@ -125,8 +129,17 @@ class Evaluation:
             found |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
         return found
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; the top-level keys are a contract."""
+    HEADS: ClassVar = ("utterances", "S", "D", "I", "CER", "WER", "interval")
+
+    def row(self) -> list[str]:
+        """The numbers as cells of a table, under `HEADS`."""
+        words, interval = self.words, self.intervals.get("wer")
+        counts = (len(self.results), words.substitutions, words.deletions, words.insertions)
+        span = f"{interval.low:.2%} to {interval.high:.2%}" if interval else "-"
+        return [*(f"{count:,}" for count in counts), f"{self.cer:.2%}", f"{self.wer:.2%}", span]
+
+    def rates(self) -> dict[str, Any]:
+        """Rates, counts and intervals as plain data."""
         intervals = {f"{name}_interval": [each.low, each.high] for name, each in self.intervals.items()}
         return {
             "wer": self.wer,
@@ -139,6 +152,13 @@ class Evaluation:
             "reference_characters": self.characters.reference_length,
             "utterances": len(self.results),
             **{"wer_interval": None, **intervals},
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; the top-level keys are a contract."""
+        return {
+            **self.rates(),
+            "normalizer": self.normalizer.as_dict(),
             "bootstrap": {
                 "resamples": self.bootstraps,
                 "seed": self.seed,
@@ -154,12 +174,18 @@ class Evaluation:
         }
 
 
-def results_of(content: Mapping[str, Any]) -> list[Result]:
-    """The results in the content of a JSON file that was written from `as_dict`."""
+def results_of(content: Mapping[str, Any], normalizer: Normalizer = TRAINING) -> list[Result]:
+    """The results in the content of a JSON file that was written from `as_dict` with this normalizer."""
     try:
+        used = Normalizer(**content.get("normalizer", TRAINING.as_dict()))
+        if (used.name, used.version) != (normalizer.name, normalizer.version):
+            raise UsageError(
+                f"Its texts are in the form of the normalizer {used}, and those here of {normalizer}. "
+                f"Use one for both, such as --normalizer {used.name}."
+            )
         names = ("id", "reference", "hypothesis", "duration", "speaker")
         return [Result.of(**{name: row[name] for name in names}) for row in content["results"]]
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"This is not the JSON of an evaluation: {type(error).__name__}: {error}.") from None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from sonosco_like.evaluation.bootstrap import Comparison
 from sonosco_like.evaluation.evaluation import Evaluation
@@ -13,13 +13,20 @@ _MOST_WORST, _MOST_LISTED = 50, 30
 _EMPTY = "*"
 
 
-def html_page(evaluation: Evaluation, title: str, comparison: Comparison | None = None) -> str:
+def html_page(
+    evaluation: Evaluation,
+    title: str,
+    comparisons: Sequence[Comparison] = (),
+    columns: Mapping[str, Evaluation] | None = None,
+) -> str:
     """The whole page, without scripts and without anything from the web."""
     return render_page(
         "evaluation.html",
         title=title,
         evaluation=evaluation,
-        comparison=comparison,
+        comparisons=comparisons,
+        column_heads=("", *Evaluation.HEADS),
+        columns=[(name, *each.row()) for name, each in (columns or {}).items()],
         summary=_summary(evaluation),
         rates=list(_rates(evaluation)),
         confusions=list(_confusions(evaluation.confusions)),
@@ -33,6 +40,7 @@ def _summary(evaluation: Evaluation) -> str:
         f"{len(evaluation.results):,} utterances, {evaluation.seconds / 60:.1f} minutes of audio, "
         f"{len(evaluation.by_speaker) or 'unknown'} speakers"
         + (f", real-time factor {factor:.3f}" if factor is not None else "")
+        + f"; texts in the form of the normalizer {evaluation.normalizer}"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
@@ -23,12 +23,18 @@ _NOTHING = "*"
 
 
 def summary(
-    evaluation: Evaluation, title: str, width: int, most_worst: int, comparison: Comparison | None = None
+    evaluation: Evaluation,
+    title: str,
+    width: int,
+    most_worst: int,
+    comparisons: Sequence[Comparison] = (),
+    columns: Mapping[str, Evaluation] | None = None,
 ) -> Iterator[RenderableType]:
-    """The parts to print: rates, breakdowns, confusions and the worst utterances."""
+    """The parts to print: rates, comparisons, breakdowns, confusions and the worst utterances."""
     yield _rates(evaluation, title)
-    if comparison is not None:
-        yield Text(comparison.in_words(), style="bold")
+    if columns is not None and len(columns) > 1:
+        yield _columns(columns)
+    yield from (Text(comparison.in_words(), style="bold") for comparison in comparisons)
     if len(evaluation.by_length) > 1:
         yield _groups("by length", evaluation.by_length)
     if len(evaluation.by_speaker) > 1:
@@ -63,8 +69,16 @@ def _rates(evaluation: Evaluation, title: str) -> Table:
     kinds = f"{words.substitutions:,} substitutions, {words.deletions:,} deletions, {words.insertions:,} insertions"
     factor = evaluation.real_time_factor
     speed = f"; real-time factor {factor:.3f}" if factor is not None else ""
-    table.caption = f"{kinds}\n{evaluation.seconds / 60:.1f} minutes of audio{speed}"
+    audio = f"{evaluation.seconds / 60:.1f} minutes of audio{speed}"
+    table.caption = f"{kinds}\n{audio}\nnormalizer: {evaluation.normalizer}"
     table.caption_justify = "left"
+    return table
+
+
+def _columns(columns: Mapping[str, Evaluation]) -> Table:
+    table = _table("all predictions", "", *Evaluation.HEADS)
+    for name, evaluation in columns.items():
+        table.add_row(Text(name), *evaluation.row())
     return table
 
 

@@ -90,8 +90,8 @@ def test_a_terminal_gets_colours_and_a_file_gets_none():
 
 def test_the_verdict_of_a_comparison_is_shown():
     comparison = compare(RESULTS, RESULTS, "other", 50, 0)
-    assert "No real difference to other" in printed(terminal=False, comparison=comparison)
-    assert "No real difference to other" in html_page(EVALUATION, "title", comparison)
+    assert "No real difference to other" in printed(terminal=False, comparisons=[comparison])
+    assert "No real difference to other" in html_page(EVALUATION, "title", [comparison])
 
 
 def test_the_page_is_complete_and_lets_nothing_in():

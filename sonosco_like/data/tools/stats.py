@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,10 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from sonosco_like.data.manifest import Manifest
 from sonosco_like.data.text import Alphabet, TextCleaner
 from sonosco_like.data.tools.examination import Opening, examine_recordings
+from sonosco_like.data.tools.predictions import (
+    PredictedUtterance,
+    has_predictions,
+    prediction_columns,
+    read_predictions,
+)
+from sonosco_like.edits import count_character_errors, count_word_errors
 from sonosco_like.errors import UsageError
 from sonosco_like.progress import Progress, no_progress
 from sonosco_like.records import Utterance
@@ -55,6 +63,16 @@ class Bin:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class PredictionRates:
+    """The error rates of one column of predictions; references and predictions are cleaned as for training."""
+
+    column: str
+    utterances: int
+    wer: float
+    cer: float
+
+
 @dataclass
 class Statistics:
     """A manifest in numbers."""
@@ -76,6 +94,7 @@ class Statistics:
     recordings: int = 0
     decoded: int = 0
     suspicious: list[SuspiciousRow] = field(default_factory=list)
+    predictions: list[PredictionRates] = field(default_factory=list)
 
 
 def gather_statistics(
@@ -122,7 +141,19 @@ def gather_statistics(
     result.not_in_alphabet = {each: count for each, count in characters.most_common() if each not in known}
     result.dropped_by_cleaning = dict(cleaner.dropped_counts.most_common())
     _add_durations(result, manifest.durations)
+    if has_predictions(manifest.path):
+        result.predictions = list(_prediction_rates(read_predictions(manifest.path)))
     return result
+
+
+def _prediction_rates(rows: Sequence[PredictedUtterance]) -> Iterator[PredictionRates]:
+    cleaner = TextCleaner()
+    for column in prediction_columns(rows):
+        chosen = [row for row in rows if column in row.predictions]
+        references = [cleaner(row.reference) for row in chosen]
+        hypotheses = [cleaner(row.predictions[column]) for row in chosen]
+        words, characters = count_word_errors(references, hypotheses), count_character_errors(references, hypotheses)
+        yield PredictionRates(column, len(chosen), words.rate, characters.rate)
 
 
 def _find_suspicions(utterance: Utterance, limits: Limits) -> Iterator[tuple[str, str]]:
@@ -168,6 +199,8 @@ _BAR = 30
 def statistics_tables(statistics: Statistics, title: str, most_suspicious: int) -> Iterator[Table]:
     """Numbers, lengths, characters and suspicious rows; tables without rows are left out."""
     yield _summary_table(statistics, title)
+    if statistics.predictions:
+        yield _predictions_table(statistics.predictions)
     yield _lengths_table(statistics)
     if statistics.not_in_alphabet:
         yield _characters_table("characters not in the alphabet", statistics.not_in_alphabet)
@@ -200,6 +233,13 @@ def _describe_recordings(statistics: Statistics) -> str:
     rates = ", ".join(f"{count:,} of {rate:,} Hz" for rate, count in statistics.sample_rates.items())
     decoded = f"{statistics.decoded:,} decoded" if statistics.decoded else "none decoded"
     return f"{statistics.recordings:,}, {decoded}" + (f"; {rates}" if rates else "")
+
+
+def _predictions_table(predictions: Sequence[PredictionRates]) -> Table:
+    table = _new_table("predictions (`sonosco evaluate` has intervals and details)", "", "utterances", "WER", "CER")
+    for each in predictions:
+        table.add_row(Text(each.column), f"{each.utterances:,}", f"{each.wer:.2%}", f"{each.cer:.2%}")
+    return table
 
 
 def _lengths_table(statistics: Statistics) -> Table:
