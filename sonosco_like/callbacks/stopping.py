@@ -51,7 +51,7 @@ class EarlyStopping(FollowsMeasure):
             raise Stop(self._reason())
 
     def on_training_start(self, moment: Moment) -> None:
-        """A run that this callback stopped does not train on when it is resumed, unless its patience was raised."""
+        """If this callback stopped the run, stop it again when it is resumed, unless its patience was raised."""
         if self.waited >= self.patience:
             moment.context.stop_training(f"{self._reason()}; to train on, set a greater `patience`")
 
@@ -75,7 +75,7 @@ class ThresholdStopper(FollowsMeasure):
             raise Stop(self._reason(value))
 
     def on_training_start(self, moment: Moment) -> None:
-        """A run that this callback stopped does not train on when it is resumed, unless the threshold was changed."""
+        """If this callback stopped the run, stop it again when it is resumed, unless the threshold was changed."""
         context = moment.context
         evaluated = self.monitor.startswith("val_") or context.batches_done == 0  # not the average of half an epoch
         value = context.performance_measures.get(self.monitor) if evaluated else None
@@ -143,7 +143,7 @@ class AllPredictionsSame(AbstractCallback):
             )
 
     def on_training_start(self, moment: Moment) -> None:
-        """A run that this callback stopped does not train on when it is resumed, unless its patience was raised."""
+        """If this callback stopped the run, stop it again when it is resumed, unless its patience was raised."""
         if self.stop and self.in_a_row >= self.patience:
             moment.context.stop_training(f"the model predicted only one text in {self.in_a_row} validations in a row")
 

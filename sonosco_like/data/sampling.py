@@ -143,7 +143,7 @@ class BucketSampler:
         return _Rounds(np.concatenate([rest[:0], *order]), np.concatenate([rest[:0], *sizes]), rest)
 
     def _buckets(self, lengths: Seconds) -> list[tuple[int, int, int]]:
-        """Where each bucket begins and ends among the sorted lengths, and the size of its batches."""
+        """The begin and the end of each bucket among the sorted lengths, and the size of its batches."""
         if len(lengths) == 0:
             return []
         edges, sizes = self._candidates(lengths)

@@ -1,4 +1,4 @@
-"""Long recordings: cut into chunks that a model takes at once, and the hypotheses of the chunks merged again.
+"""Cuts long recordings into chunks that a model takes at once, and merges the hypotheses of the chunks.
 
 Chunks end in pauses, so that no word is cut. Where there is no pause, a chunk overlaps with the one before it, and
 `merge_overlaps` keeps the words of the overlap once.
@@ -119,7 +119,7 @@ def _levels(samples_N: Samples, size: int) -> NDArray[np.float64]:
 
 
 def _runs(marked_K: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where runs of True begin, and where they end."""
+    """The indices where runs of True begin, and those where they end."""
     edges = np.diff(np.concatenate([[False], marked_K, [False]]).astype(np.int8))
     return np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
 

@@ -47,7 +47,7 @@ class Owners:
         return [*self._origins.values(), _origin(run / FINAL)]
 
     def objection(self, checkpoint: Path) -> str:
-        """Why a checkpoint is not one of this run; nothing if it is, or if it is damaged, which its readers find."""
+        """The reason why a checkpoint does not belong to this run; empty if it does, or if it is damaged."""
         found = self._objection(checkpoint)
         return found if found and _is_whole(checkpoint) else ""
 
@@ -67,7 +67,7 @@ class Owners:
 
 
 def checkpoint_folders(run: Path) -> list[Path]:
-    """Every folder with the name of a checkpoint, the lowest step first, whichever run it is of."""
+    """Every folder with the name of a checkpoint, of this run or of another one, the lowest step first."""
     folder = run / CHECKPOINTS
     left = [] if folder.is_symlink() else folder.glob(".step-*.previous")  # nothing is moved behind a link
     for path in left:  # of a process that died while it replaced a checkpoint
@@ -97,7 +97,7 @@ def read_id(path: Path) -> str | None:
 
 
 def machine_of(checkpoint: Path, folder: Path) -> dict[str, str]:
-    """What a checkpoint was computed with; if it does not hold that, what the run began with."""
+    """The machine and packages of a checkpoint; if it does not hold them, those with which the run began."""
     origin = read_origin(checkpoint)
     if origin is not None:
         return dict(origin.computed_with)

@@ -216,7 +216,7 @@ def _as_int(value: Any) -> int | None:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value is a finite number that is not absurdly large."""
+    """Whether a value is a finite number of a reasonable size."""
     return isinstance(value, (int, float)) and abs(value) < _TOO_LARGE
 
 

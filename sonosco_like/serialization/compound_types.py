@@ -230,7 +230,7 @@ _TYPES = {Kind.TEXT: str, Kind.INT: int, Kind.FLOAT: float, Kind.BOOL: bool, Kin
 
 
 class UnionConverter(Converter):
-    """One of several types. The form of a node decides which; two types of one form are refused by `@serializable`."""
+    """One of several types. The form of a node decides; `@serializable` refuses two types of the same form."""
 
     def __init__(self, options: list[Converter]) -> None:
         self.options = options
@@ -263,7 +263,7 @@ class UnionConverter(Converter):
         return {"anyOf": [option.schema(refer) for option in self.options]}
 
     def _option_of(self, node: Node, reader: Reader | None = None) -> Converter | None:
-        """The type that a node is read as: the one its form suits best, of equals the first of the union."""
+        """The type as which a node is read: the one that fits its form best; of equals, the first of the union."""
         if node.tag == REFERENCE and isinstance(node, ScalarNode) and reader is not None:
             found = reader.objects.get(node.value)
             return next((option for option in self.options if option.fit_of_value(found)), self.options[0])
@@ -271,13 +271,13 @@ class UnionConverter(Converter):
         return option if option.fit_of_node(node) else None
 
     def _text_option(self, node: Node) -> Converter | None:
-        """The type that takes a value of the command line as text, if its form suits no type."""
+        """The type that takes a value of the command line as text, if its form fits no type."""
         texts = (option for option in self.options if isinstance(option, scalar_types.Text))
         return next(texts, None) if hasattr(node, "raw") else None
 
 
 class AnyConverter(Converter):
-    """Anything that can be written; what YAML has no form for carries a tag."""
+    """Anything that can be written; a value for which YAML has no form has a tag."""
 
     expected = "a value"
 

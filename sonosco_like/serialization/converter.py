@@ -1,4 +1,4 @@
-"""Both directions of one type, from a YAML node to a Python value and back, and what the two carry along."""
+"""The base of all converters, each of which reads and writes one type, and the state of a reading or a writing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INVALID = Invalid()
 
 
 class TooManyProblems(Exception):  # noqa: N818  (ends a reading early; never leaves this package)
-    """Raised when MAX_PROBLEMS are noted: a file with so many is not read on."""
+    """Raised after MAX_PROBLEMS problems: the rest of such a file is not read."""
 
 
 class _Place:
@@ -42,7 +42,7 @@ class _Place:
 
     @contextmanager
     def at(self, part: Any) -> Iterator[None]:
-        """Step into a field, an index or a key. Loops over fields push and pop `parts` themselves: it is faster."""
+        """Enter a field, an index or a key. Loops over fields push and pop `parts` themselves, which is faster."""
         self.parts.append(part)
         try:
             yield
@@ -51,12 +51,12 @@ class _Place:
 
     @property
     def path(self) -> str:
-        """Where we are, as a person would write it."""
+        """The path of the present value, such as `trainer.callbacks[0].patience`."""
         return join_path(self.parts)
 
     @property
     def is_full(self) -> bool:
-        """Whether enough problems are known."""
+        """Whether MAX_PROBLEMS problems are known."""
         return len(self.problems) >= MAX_PROBLEMS
 
     def raise_problems(self) -> None:
@@ -94,7 +94,7 @@ class Reader(_Place):
         return INVALID
 
     def expected(self, node: Node, expected: str, hint: str = "") -> Invalid:
-        """Note that a node is not what its place wants."""
+        """Note that a node does not have the form that is expected."""
         return self.problem(node, f"expected {expected}, got {node_text(node)}{hint}")
 
     def too_deep(self, node: Node) -> bool:
@@ -117,7 +117,7 @@ class Writer(_Place):
         self.memo: dict[tuple[int, int], tuple[Any, Node | None]] = {}
 
     def problem(self, message: str) -> Node:
-        """Note what cannot be written, and return a node so that writing can go on to find the next problem."""
+        """Note what cannot be written, and return a node, so that writing continues and finds the next problem."""
         self._note(Problem(message, self.path, self.source))
         return ScalarNode(NULL, "null")
 
@@ -152,11 +152,11 @@ class Converter(ABC):
 
     @abstractmethod
     def fit_of_node(self, node: Node) -> Fit:
-        """How well the form of a node suits this type; what is inside the node does not count."""
+        """How well the form of a node fits this type; the content of the node does not matter."""
 
     @abstractmethod
     def fit_of_value(self, value: Any) -> Fit:
-        """Whether a Python value is of this type; what is inside the value does not count."""
+        """Whether a Python value is of this type; the content of the value does not matter."""
 
     def tagged_form(self, node: Node) -> Node | None:
         """The node in a form that names its type, for places that take several types; None if there is no such form."""
@@ -164,11 +164,11 @@ class Converter(ABC):
 
     @abstractmethod
     def schema(self, refer: Callable[[type], Schema]) -> Schema:
-        """JSON Schema of what may stand here; `refer` gives the reference to a class."""
+        """The JSON Schema of the values of this type; `refer` gives the reference to a class."""
 
 
 class Compound(Converter):
-    """A type whose values hold others: read once for all aliases, never around in a circle, never too deep."""
+    """A type whose values contain other values. Aliases are read once; circles and deep nesting are refused."""
 
     def decode(self, node: Node, reader: Reader) -> Any:
         key = (id(node), id(self))

@@ -61,7 +61,7 @@ def is_state(field: dataclasses.Field[Any]) -> bool:
 
 
 def initial_value(field: dataclasses.Field[Any]) -> Any:
-    """What a fresh object holds in a state field."""
+    """The value of a state field in a new object."""
     factory: Any = field.default_factory
     return factory() if field.default is dataclasses.MISSING else field.default
 
@@ -110,7 +110,7 @@ def _define(target: Any, version: int, also: tuple[str, ...], caller: Any) -> An
 
 
 def _version_of(base: type) -> int:
-    """The version of a class that others are derived from: theirs is not older, as they have its fields."""
+    """The version of a base class: a derived class has its fields, so its version is not lower."""
     entry = REGISTRY.registration_of(base)
     return 1 if entry is None else entry.version
 
@@ -243,7 +243,7 @@ def _check_type(name: str, hint: Any) -> None:
 
 
 def _form(hint: Any) -> str:
-    """How values of a type are written, if all types of that form look alike in a file."""
+    """The form in which values of a type are written, for types whose values cannot be told apart in a file."""
     kind = typing.get_origin(hint) or hint
     return next((form for form, kinds in _FORMS.items() if kind in kinds), "")
 
@@ -284,7 +284,7 @@ def mentions_path(hint: Any) -> bool:
 
 
 def with_paths(hint: Any, value: Any) -> Any:
-    """The value with each text replaced by a path, where the type wants a path and no text; else the same value."""
+    """The value with each text replaced by a path where the type has a path and no text; otherwise the same value."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(value, (str, os.PathLike)):
         wants_path = isinstance(hint, type) and issubclass(hint, PurePath)

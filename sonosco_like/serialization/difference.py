@@ -1,4 +1,4 @@
-"""What differs between two object graphs, by path."""
+"""The differences between two object graphs, by path."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Tensors = Callable[[str], torch.Tensor | None]
 
 @dataclass(frozen=True)
 class Difference:
-    """One place where two graphs are not alike."""
+    """One place where two graphs differ."""
 
     path: str
     a: str
@@ -64,7 +64,7 @@ def _leaves_at(path: str | Path) -> dict[str, str]:
 
 
 def _flatten(roots: list[tuple[Parts, Node]], tensor: _Tensors | None) -> dict[str, str]:
-    """The text of each leaf by path. A node met again, through an alias, is named by its first path, not expanded."""
+    """The text of each leaf by path. A node that an alias repeats is named by its first path."""
     found: dict[str, str] = {}
     first: dict[int, Parts] = {}
     for path, root in roots:

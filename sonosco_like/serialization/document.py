@@ -77,7 +77,7 @@ class Document:
 
     @classmethod
     def of(cls, value: Any, *, state: bool = False) -> Document:
-        """The document that an object graph is written as. Raises ConfigError naming all that cannot be written."""
+        """The document of an object graph. Raises ConfigError, which names all that cannot be written."""
         source = type(value).__qualname__
         writer = Writer(source, with_state=state)
         node = converter_for(Any).encode(value, writer)
@@ -85,7 +85,7 @@ class Document:
         return cls(tagged(node, "!dict") if isinstance(value, dict) else node, source)
 
     def get(self, path: ValuePath = ()) -> Plain:
-        """What is at a path as plain data, one and the same object for all aliases; None if nothing is there."""
+        """The value at a path as plain data, the same object for all its aliases; None if there is no value."""
         node = self._node(path)
         try:
             return None if node is None else plain_value(node, self._plain)
@@ -93,13 +93,13 @@ class Document:
             raise ConfigError([Problem(f"{error}", join_path(split_path(path)), self.source)]) from None
 
     def set(self, path: ValuePath, value: Plain) -> None:
-        """Put plain data at a path, and make the mappings on the way to it; ConfigError if something else is there."""
+        """Put plain data at a path, and make the missing mappings on the way; ConfigError if the way is blocked."""
         parts = split_path(path)
         put(self.root, parts, plain_node(value, self._node(path) or self.root), join_path(parts))
         self._plain.clear()
 
     def override(self, overrides: Iterable[str]) -> None:
-        """Put the overrides `a.b[0].c=value` in their places. Raises ConfigError for all that do not fit."""
+        """Apply the overrides `a.b[0].c=value`. Raises ConfigError for all that do not fit."""
         apply_overrides(self.root, overrides)
         self._plain.clear()
 
@@ -116,12 +116,12 @@ class Document:
         }
 
     def describe(self, path: ValuePath = ()) -> str:
-        """What is at a path, for messages: `the number 3`, `'cpu'`, `a list`, or `nothing`."""
+        """The value at a path, for messages: `the number 3`, `'cpu'`, `a list`, or `nothing`."""
         node = self._node(path)
         return "nothing" if node is None else node_text(node)
 
     def text(self, path: ValuePath = ()) -> str:
-        """The YAML of what is at a path; nothing if nothing is there."""
+        """The YAML of the value at a path; an empty text if there is none."""
         node = self._node(path)
         return "" if node is None else write(node, anchor_names(node)).removesuffix("...\n")
 
@@ -178,7 +178,7 @@ def loads(text: str | bytes, expected: Any = None, *, source: str = "<text>", ov
 
 
 def decode(node: Node, expected: Any, reader: Reader) -> Any:
-    """A node as an object of the expected type, or all that is wrong with it."""
+    """The object of the expected type that a node describes. Raises ConfigError with all problems."""
     hint = _top_level(node, expected)
     value: Any = INVALID
     with suppress(TooManyProblems):
@@ -198,7 +198,7 @@ def _top_level(node: Node, expected: Any) -> Any:
 
 
 def apply_overrides(root: Node, overrides: Iterable[str]) -> Node:
-    """The tree with each override put in its place. Raises ConfigError for all that do not fit."""
+    """The tree with all overrides applied. Raises ConfigError for all that do not fit."""
     problems: list[Problem] = []
     for override in overrides:
         try:
@@ -226,7 +226,7 @@ def _apply(root: Node, override: str) -> None:
 
 
 def put(root: Node, steps: list[str | int], value: Node, override: str) -> None:
-    """Put a value in its place; mappings on the way that are not there are made. `override` names it in messages."""
+    """Put a value at its path, and make the missing mappings on the way. `override` names it in messages."""
     node = root
     for step, following in itertools.pairwise(steps):
         node = _enter(node, step, following, override)

@@ -1,4 +1,4 @@
-"""What each serializable class and function is made from, found once; and the walk over the objects of a graph."""
+"""The fields of serializable classes, the arguments of functions, and the walk over the objects of a graph."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Plan:
 
     @cached_property
     def states(self) -> dict[str, FieldPlan]:
-        """Fields a run changes."""
+        """The fields that a run changes."""
         hints = field_types(self.target)
         return {
             f.name: FieldPlan(f.name, self._compile(hints[f.name]), False, partial(initial_value, f))
@@ -62,7 +62,7 @@ class Plan:
 
     @cached_property
     def has_state_dict(self) -> bool:
-        """Whether instances keep (part of) their state themselves, in the way of PyTorch."""
+        """Whether instances give (part of) their state by `state_dict`, as in PyTorch."""
         return hasattr(self.target, "state_dict") and hasattr(self.target, "load_state_dict")
 
     def _parameters(self) -> dict[str, FieldPlan]:
@@ -93,7 +93,7 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 
 
 def walk(root: Any) -> Iterator[tuple[Parts, Any]]:
-    """Every serializable object within constructor fields, once, under its first path; the whole before its parts."""
+    """Every serializable object within constructor fields, once, with its first path; an object before its parts."""
     seen: set[int] = set()
     stack: list[tuple[Parts, Any]] = [((), root)]
     while stack:

@@ -1,6 +1,6 @@
-"""Writing so that a crash at any moment leaves the old or the new, never half; reading only what is really there.
+"""Files and folders are written so that after a crash at any moment the old or the new one is there, never a half.
 
-Something new is written beside its place, flushed to disk, and renamed into it. Renaming is atomic for a file. A folder
+A new one is written beside its place, flushed to disk, and renamed into it. Renaming is atomic for a file. A folder
 that replaces another is moved in two steps, and the former one is called `.NAME.previous` in between. A reader puts
 it back if a crash fell between the two steps. A reader cannot tell a crash from a writer that is between the two steps,
 so a writer that finds the former one back in its place moves it once more.
@@ -41,7 +41,7 @@ def replace_file(path: Path, content: bytes, private: bool = False) -> None:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which takes the place of `path` when the block ends well, and vanishes when it does not."""
+    """A folder to fill. It takes the place of `path` if the block ends without an error; otherwise it is deleted."""
     aside, previous = _aside(path), _previous(path)
     try:
         restore_previous(path)
@@ -65,7 +65,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def restore_previous(path: Path) -> None:
-    """Put the former folder back if a crash came between the two steps of replacing it."""
+    """Put the former folder back if there was a crash between the two steps of replacing it."""
     previous = _previous(path)
     try:
         if not path.exists() and previous.is_dir() and not previous.is_symlink():
@@ -100,14 +100,14 @@ def detect_replacement(path: Path) -> Iterator[Callable[[], bool]]:
 
 
 def absolute_path(path: str | Path) -> Path:
-    """The path from the root, so that `.` has a name too; links in it are kept."""
+    """The path from the root, so that `.` has a name too; links in it are not resolved."""
     if "\0" in str(path):
         raise StorageError(f"{str(path)!r} cannot be the name of a file: it holds a NUL character.")
     return Path(os.path.abspath(path))  # noqa: PTH100  (resolve() would follow links)
 
 
 def write_file(path: Path, content: bytes, private: bool = False) -> None:
-    """Write and flush one file that is not in its place yet; what is already there is removed first."""
+    """Write and flush one file beside its final place; an older file is removed first."""
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         path.unlink()
     with open(path, "xb", opener=_private if private else None) as file:
@@ -155,7 +155,7 @@ def flush_folder(path: Path) -> None:
 
 
 def _make_folders(path: Path) -> None:
-    """Make a folder and those above it, each flushed into the one it is in, so that a power cut takes none of them."""
+    """Make a folder and its parents, and flush the entry of each, so that none is lost in a power cut."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in missing:

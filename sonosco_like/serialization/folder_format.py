@@ -100,7 +100,7 @@ class StateFile:
 
     @property
     def origin(self) -> Origin | None:
-        """Which run and step it is of; None if it was not saved by a run."""
+        """The run and the step it belongs to; None if it was not saved by a run."""
         return _origin_of(self._entries.get(_ORIGIN), str(self.path))
 
     def check_hash(self, path: Path, digest: str) -> None:
@@ -126,9 +126,9 @@ def state_text(objects: Node, hashes: Mapping[str, str], origin: Origin | None) 
 
 
 def read_origin(folder: Path) -> Origin | None:
-    """Which run and step a saved trainer is of, once the seal was checked; None if it was not saved by a run.
+    """The run and the step of a saved trainer, after its seal was checked; None if it was not saved by a run.
 
-    Only the beginning of the state file is parsed, which is cheap however much state there is.
+    Only the beginning of the state file is parsed, which is quick also if there is much state.
     """
     if not folder.is_dir():
         raise StorageError(f"{folder} does not exist or is not a folder.")
@@ -136,7 +136,7 @@ def read_origin(folder: Path) -> Origin | None:
 
 
 def parse_origin(content: bytes, source: str) -> Origin | None:
-    """The origin in the content of a state file, once its seal was checked."""
+    """The origin in the content of a state file, after its seal was checked."""
     root = parse(_check_seal(content, source).partition(b"\nfiles:")[0], source)
     return _origin_of(node_at(root, (_ORIGIN,)) if is_mapping(root) else None, source)
 
@@ -170,7 +170,7 @@ def _check_seal(content: bytes, source: str) -> bytes:
 
 
 def _wrong_form(entries: dict[str, Node]) -> str:
-    """What keeps the entries of a state file from being read, or nothing."""
+    """The reason why the entries of a state file cannot be read; empty if there is none."""
     complete = (
         set(entries) - {_ORIGIN} == {"format", "files", "objects"}
         and is_mapping(entries["files"])
@@ -216,7 +216,7 @@ class Snapshot:
         return self._tensors.tensors
 
     def write(self, path: str | Path) -> None:
-        """Write the folder: complete and on disk when this returns, or not there at all."""
+        """Write the folder. It is complete and on disk when this returns, or not there at all."""
         path = absolute_path(path)
         _refuse_to_replace(path)
         with new_folder(path) as folder:
@@ -229,7 +229,7 @@ class Snapshot:
 
 
 def save(value: Any, path: str | Path) -> None:
-    """Save an object graph: to a single file if `path` ends in `.yaml`, else to a folder that may hold tensors."""
+    """Save an object graph: to one file if `path` ends in `.yaml`, otherwise to a folder, which may hold tensors."""
     path = absolute_path(path)
     if path.suffix in (".yaml", ".yml"):
         replace_file(path, dumps(value).encode())

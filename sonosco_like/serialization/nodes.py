@@ -1,4 +1,4 @@
-"""YAML nodes: what they hold, the one walk over them and the paths it gives, and nodes as plain data and back."""
+"""YAML nodes: their forms, the walk over them with its paths, and their conversion to plain data and back."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def tagged(node: Node, tag: str) -> Node:
 
 
 def node_text(node: Node) -> str:
-    """What a node holds, for messages."""
+    """The content of a node, for messages."""
     if isinstance(node, ScalarNode):
         text = node.value if len(node.value) <= _SHOWN else node.value[:_SHOWN] + "..."
         kind = kind_of(node)
@@ -90,7 +90,7 @@ def node_text(node: Node) -> str:
 
 
 def brief(text: str) -> str:
-    """A text in quotes, its middle left out if it is long."""
+    """A text in quotes; of a long text, the middle is left out."""
     return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
 
 

@@ -112,7 +112,7 @@ class ObjectConverter(Compound):
         return found
 
     def construct(self, node: MappingNode, entry: Registration, version: int, reader: Reader) -> Any:
-        """The object a mapping describes; one and the same for every place that aliases the mapping."""
+        """The object that a mapping describes; the same object for every alias of the mapping."""
         key = (id(node), id(entry))
         if key in reader.memo:
             found = reader.memo[key][1]
@@ -228,7 +228,7 @@ class ObjectConverter(Compound):
 
 
 def parts_covered(value: Any, plan: Plan) -> set[int]:
-    """Ids of the modules whose weights are in this module's own `state_dict`, so that they are not saved twice."""
+    """The ids of the modules whose weights are in the `state_dict` of this module, so that they are not saved twice."""
     if not plan.has_state_dict or not hasattr(value, "modules"):
         return set()
     return {id(part) for part in value.modules() if part is not value}
@@ -256,9 +256,9 @@ def restore_states(
     complete: bool = False,
     covered: bool = False,
 ) -> None:
-    """Give an object the state a mapping describes.
+    """Give an object the state that a mapping describes.
 
-    `complete` makes state that is missing a problem, except the weights of a module that is `covered` by one around it.
+    With `complete`, missing state is a problem, except the weights of a module that is `covered` by one around it.
     """
     if not is_mapping(node):
         reader.expected(node, "a mapping of state")
@@ -331,7 +331,7 @@ def decode_fields(
 def find_registration(
     node: Node, kind: str, reader: Reader, candidates: list[str]
 ) -> tuple[Registration, int] | Invalid:
-    """The registered class or function a scalar names, and the version it asks for."""
+    """The registered class or function that a scalar names, and the version."""
     if not isinstance(node, ScalarNode) or kind_of(node) is not Kind.TEXT:
         return reader.expected(node, f"the name of a {kind}")
     name, version = _split(node.value)
@@ -351,13 +351,13 @@ def find_registration(
 
 
 def _split(name: str) -> tuple[str, int]:
-    """`LAS@2` as ("LAS", 2); a name without a version is version 1; nonsense behind `@` stays part of the name."""
+    """`LAS@2` as ("LAS", 2). A name without a version is version 1. Other text behind `@` stays in the name."""
     base, mark, version = name.rpartition("@")
     return (base, int(version)) if mark and _VERSION.fullmatch(version) else (name, 1)
 
 
 def value_of(node: MappingNode, name: str) -> str | None:
-    """The text of a mapping's entry, if it has one of that name that is a scalar."""
+    """The text of the entry of that name in a mapping, if there is one and it is a scalar."""
     found = next((value for key, value in node.value if _is_key(key, name)), None)
     return found.value if isinstance(found, ScalarNode) else None
 

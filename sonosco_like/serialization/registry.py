@@ -1,4 +1,4 @@
-"""Which names a file may use: filled by `@serializable`, and looked up by reading alone.
+"""The names that a file may use. `@serializable` fills this registry, and reading looks names up only here.
 
 A file can only name what is in here, so a file can never make Python import anything.
 """
@@ -92,7 +92,7 @@ class Registry:
                 yield entry
 
     def provide(self, provider: Callable[[], None]) -> None:
-        """Have `provider` import further definitions when a name is first missed."""
+        """Let `provider` import further definitions when a name is missing for the first time."""
         self._providers.append(provider)
 
     def _ask_providers(self) -> None:

@@ -38,7 +38,7 @@ _READINGS = 1000  # at most, of a folder that others replace all the while
 
 
 class Saved:
-    """A saved object graph, such as a checkpoint: its files are of one save, whole, and checked by their hashes.
+    """A saved object graph, such as a checkpoint. Its files come from one save, are complete, and match their hashes.
 
         saved = Saved(Path("runs/digits/checkpoints/step-00000400"))
         saved.origin                                     # the run and the step it is of
@@ -62,11 +62,11 @@ class Saved:
 
     @property
     def origin(self) -> Origin | None:
-        """Which run and step it is of; None if it was not saved by a run."""
+        """The run and the step it belongs to; None if it was not saved by a run."""
         return self.state_file.origin
 
     def settings(self, overrides: Iterable[str] = ()) -> Document:
-        """The constructor fields of the whole graph as a document, with `overrides` in it; without any state."""
+        """The constructor fields of the whole graph as a document with `overrides` applied; without any state."""
         return Document.parse(self._text, self._source, overrides, self.tensor_file)
 
     def leaves(self) -> dict[str, str]:
@@ -78,7 +78,7 @@ class Saved:
         return self.graph.get(path)
 
     def has(self, path: ValuePath) -> bool:
-        """Whether there is something, and not null, at a path."""
+        """Whether there is a value at a path that is not null."""
         return self.get(path) is not None
 
     @overload
@@ -86,11 +86,11 @@ class Saved:
     @overload
     def read(self, path: str, expected: Any) -> Any: ...
     def read(self, path: str, expected: Any) -> Any:
-        """The object at a path, of the type that is asked for, with everything a run changed in it."""
+        """The object at a path, of the given type, with everything that the run changed in it."""
         return self.read_all({path: expected})[0]
 
     def read_all(self, expected: dict[str, Any]) -> list[Any]:
-        """The objects at several paths, each of the type that is asked for; what they share stays shared.
+        """The objects at several paths, each of the given type; parts that they share stay shared.
 
         Raises UsageError if there is nothing at a path, and ConfigError with all that is wrong with any of them.
         """
@@ -108,7 +108,7 @@ class Saved:
         return made
 
     def paths(self, base: Any = object) -> list[str]:
-        """The paths of all objects whose class is known and is a `base`; the whole before its parts."""
+        """The paths of all objects whose class is known and derives from `base`; an object before its parts."""
         return [path for path, node in self.state_file.objects.items() if _is_a(node, base)]
 
     def state(self, path: str, *names: str, expected: Any = Any) -> Any:
@@ -139,13 +139,13 @@ class Saved:
     @overload
     def build(self, expected: Any = ...) -> Any: ...
     def build(self, expected: Any = None) -> Any:
-        """The whole graph, with everything a run changed in it."""
+        """The whole graph, with everything that the run changed in it."""
         value = self.graph.build(expected)
         self.restore_into(value)
         return value
 
     def restore_into(self, graph: Any) -> None:
-        """Give an existing graph the saved state; ConfigError with a list if the two do not fit."""
+        """Give an existing graph the saved state. Raises ConfigError with a list if the two do not fit."""
         reader = self._state_reader()
         objects = list(walk(graph))
         reader.objects = {join_path(parts): value for parts, value in objects}
@@ -186,19 +186,19 @@ def load(path: str | Path, expected: type[T]) -> T: ...
 @overload
 def load(path: str | Path, expected: Any = ...) -> Any: ...
 def load(path: str | Path, expected: Any = None) -> Any:
-    """What was saved at `path`: the same graph, with everything a run changed in it."""
+    """The graph that was saved at `path`, with everything that the run changed in it."""
     return open_saved(path).build(expected)
 
 
 def open_saved(path: str | Path) -> Saved | Document:
-    """What was saved at `path`, opened: a folder, or a single YAML file."""
+    """The opened folder at `path`, or the document of a single YAML file."""
     return read_consistently(
         absolute_path(path), lambda place: Saved(place) if place.is_dir() else Document.read(place)
     )
 
 
 def restore(value: Any, path: str | Path) -> None:
-    """Give an existing graph the state saved at `path`; refused with a list if the two do not fit."""
+    """Give an existing graph the state saved at `path`. Raises ConfigError with a list if the two do not fit."""
     Saved(path).restore_into(value)
 
 
@@ -214,9 +214,9 @@ def verify(path: str | Path) -> None:
 
 
 def read_consistently(path: Path, read: Callable[[Path], T]) -> T:
-    """What `read` makes of a saved object; read again if another save took its place meanwhile.
+    """The result of `read` for a saved object; it is read again if another save took its place meanwhile.
 
-    So a reader gets the old one or the new one, also while another process saves, and never some of both.
+    So a reader gets the old one or the new one, also while another process saves, and never a mixture.
     """
     for _ in range(_READINGS):
         restore_previous(path)
@@ -233,7 +233,7 @@ def read_consistently(path: Path, read: Callable[[Path], T]) -> T:
 
 
 class _Contents:
-    """What is in the files of a folder, all of one save, checked by their hashes."""
+    """The content of the files of a folder, all from one save and checked by their hashes."""
 
     def __init__(self, folder: Path, tensors: bool) -> None:
         self.state = StateFile(folder)
@@ -248,7 +248,7 @@ class _Contents:
 
 
 def _restore_object(value: Any, node: Node, reader: Reader, covered: bool) -> None:
-    """Give one object what its entry in the state file holds; weights may be `covered` by a module around it."""
+    """Give one object the state in its entry of the state file; weights may be `covered` by a module around it."""
     class_node = mapping_items(node, reader).get(CLASS) if is_mapping(node) else None
     if class_node is None:
         reader.problem(node, "expected a mapping with `class`")

@@ -90,7 +90,7 @@ class _Number(Atom):
 
 
 class Text(Atom):
-    """Text; a value of the command line is taken as it was given, whatever YAML makes of it."""
+    """Text; a value of the command line is taken as it was given, not as YAML reads it."""
 
     def decode(self, node: Node, reader: Reader) -> Any:
         raw = getattr(node, "raw", None)
@@ -139,7 +139,7 @@ class Choice(Converter):
         return {"enum": [text if _is_text(value) else value for text, value in self.options]}
 
     def _find(self, node: Node) -> tuple[str, Any] | None:
-        """The option a scalar stands for; `16` without quotes may also mean the text "16" if no number does."""
+        """The option that a scalar stands for; `16` without quotes may mean the text "16" if no number fits."""
         if not isinstance(node, ScalarNode):
             return None
         kind = kind_of(node)
@@ -274,7 +274,7 @@ ARRAY = Stored("array")
 
 
 def device_converter() -> Atom:
-    """`torch.device`, made when torch is there."""
+    """The converter of `torch.device`, made when torch is imported."""
     import torch
 
     return Atom(
@@ -283,7 +283,7 @@ def device_converter() -> Atom:
 
 
 def dtype_converter() -> Atom:
-    """`torch.dtype`, made when torch is there."""
+    """The converter of `torch.dtype`, made when torch is imported."""
     import torch
 
     write = lambda value: str(value).removeprefix("torch.")  # noqa: E731

@@ -63,7 +63,7 @@ _NONE_GIVEN = object()
 
 
 def _plain_default(field: FieldPlan) -> Any:
-    """A default that JSON can show; what is an object, or only known when built, is left out."""
+    """A default that JSON can show; objects, and defaults that are only known when built, are left out."""
     default = field.default()
     if default is None or isinstance(default, (bool, int, str)):
         return default

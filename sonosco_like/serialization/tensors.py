@@ -42,7 +42,7 @@ class TensorWriter:
         self._kept: list[torch.Tensor] = []  # keeps alive what `_names` and `_storages` know by its address
 
     def add(self, parts: Sequence[Any], value: Any) -> str:
-        """Keep the tensor or array found at a path; returns its name. Raises TypeError for what cannot be kept."""
+        """Keep the tensor or array at a path, and return its name. Raises TypeError if its type cannot be written."""
         tensor = _as_tensor(value)
         view = (tensor.dtype, tensor.shape, tensor.stride(), tensor.is_conj(), tensor.is_neg())
         identity = (tensor.data_ptr(), tensor.device, view)
@@ -57,7 +57,7 @@ class TensorWriter:
         return name
 
     def detach(self) -> None:
-        """Copy everything, so that training may go on while this is written."""
+        """Copy everything, so that training may continue while this is written."""
         self.tensors = {name: tensor.to("cpu", copy=True) for name, tensor in self.tensors.items()}
 
     def write(self, path: Path) -> str:
@@ -90,7 +90,7 @@ class TensorReader:
         return name in self._names
 
     def read(self, name: str) -> torch.Tensor:
-        """The tensor of a name, one and the same each time; raises KeyError if the file has none of that name."""
+        """The tensor of a name, the same object each time; raises KeyError if the file has none of that name."""
         if name not in self._names:
             raise KeyError(name)
         if name not in self._read:
@@ -101,7 +101,7 @@ class TensorReader:
         return self._read[name]
 
     def read_array(self, name: str) -> Any:
-        """As `read`, as a numpy array; also one and the same each time."""
+        """As `read`, as a numpy array; also the same object each time."""
         if name not in self._arrays:
             self._arrays[name] = self.read(name).numpy()
         return self._arrays[name]

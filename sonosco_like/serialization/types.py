@@ -1,4 +1,4 @@
-"""From a field's type to its converter: the one list of which types a field may have."""
+"""The converter for the type of a field: the only list of the types that a field may have."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FUNCTION = "function"
 
 
 class CallableConverter(ObjectConverter):
-    """A registered function by name, one with some keyword arguments given, or an object that can be called."""
+    """A registered function by name, with or without keyword arguments, or an object that can be called."""
 
     def __init__(self, plan_of: Callable[[Any], Plan]) -> None:
         super().__init__(object, plan_of)

@@ -35,7 +35,7 @@ MAP: Final = "tag:yaml.org,2002:map"
 
 
 class Kind(Enum):
-    """What a scalar is, with its tag. OTHER is one with a tag of this format, or with one that does not fit."""
+    """The kinds of scalars, with their tags. OTHER has a tag of this format, or a tag that does not fit."""
 
     TEXT = STR
     INT = INT
@@ -56,7 +56,7 @@ _KINDS = {kind.value: kind for kind in (Kind.INT, Kind.FLOAT, Kind.BOOL, Kind.NU
 
 
 def kind_of(node: ScalarNode) -> Kind:
-    """What a scalar is: by its text if it has no tag, else by its tag, which must fit its text."""
+    """The kind of a scalar: by its text if it has no tag, otherwise by its tag, which must fit its text."""
     tag: str = node.tag
     if tag == PLAIN:
         return plain_kind(node.value)
@@ -101,7 +101,7 @@ def read_float(text: str) -> float:
 
 
 def write_float(value: float) -> str:
-    """The shortest text that reads back as exactly this number, with a point so that YAML 1.1 sees a float too."""
+    """The shortest text that is read as exactly this number, with a point, so that YAML 1.1 reads a float too."""
     text = float.__repr__(value)
     if text in ("inf", "-inf", "nan"):
         return text.replace("inf", ".inf").replace("nan", ".nan")
@@ -118,7 +118,7 @@ _BaseDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class _ExcessError(yaml.YAMLError):
-    """Deeper or larger than a text may be."""
+    """The text is deeper or larger than allowed."""
 
 
 class _Loader(_BaseLoader):  # type: ignore[misc]
