@@ -14,7 +14,7 @@ EXTRAS = {
     "normalizers": ["whisper-normalizer>=0.1.12"],
     "remote": ["fsspec>=2024.2", "s3fs>=2024.2"],
     "serve": ["fastapi>=0.110", "uvicorn>=0.29"],
-    "export": ["onnx>=1.16", "onnxruntime>=1.17"],
+    "export": ["onnx>=1.16", "onnxruntime>=1.17", "sherpa-onnx>=1.12"],
     "wandb": ["wandb>=0.17"],
     "mlflow": ["mlflow-skinny>=2.14"],
     "docs": ["mkdocs>=1.6", "mkdocstrings[python]>=0.27"],

@@ -27,6 +27,7 @@ PURPOSES = {
     "training": "trainer, experiment",
     "callbacks": "what listens to a run",
     "evaluation": "error rates, intervals",
+    "export": "ONNX, sherpa, torch.export",
     "tensorboard_plugin": "Transcripts tab",
     "inference": "a trained recogniser",
     "runs": "the run folder",

@@ -13,6 +13,7 @@ from sonosco_like.version import __version__
 if TYPE_CHECKING:
     from sonosco_like.evaluation import ModelEvaluator
     from sonosco_like.events import AbstractCallback, Event, Moment, Stop, TrainerContext, stage
+    from sonosco_like.export import export
     from sonosco_like.inference import load_transcriber
     from sonosco_like.losses import Loss
     from sonosco_like.metrics import metric
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AbstractCallback", "Event", "Experiment", "Loss", "ModelEvaluator", "ModelTrainer", "Moment", "Stop",
-    "TrainerContext", "__version__", "diff", "dumps", "load", "load_transcriber", "loads", "metric", "save",
+    "TrainerContext", "__version__", "diff", "dumps", "export", "load", "load_transcriber", "loads", "metric", "save",
     "serializable", "stage", "state",
 ]  # fmt: skip
 
@@ -30,6 +31,7 @@ __getattr__, __dir__ = lazy(
     {
         "evaluation": "ModelEvaluator",
         "events": "AbstractCallback Event Moment Stop TrainerContext stage",
+        "export": "export",
         "inference": "load_transcriber",
         "losses": "Loss",
         "metrics": "metric",

@@ -9,7 +9,7 @@ from sonosco_like.cli import sonosco
 
 NAMES = [
     "AbstractCallback", "Event", "Experiment", "Loss", "ModelEvaluator", "ModelTrainer", "Moment", "Stop",
-    "TrainerContext", "__version__", "diff", "dumps", "load", "load_transcriber", "loads", "metric", "save",
+    "TrainerContext", "__version__", "diff", "dumps", "export", "load", "load_transcriber", "loads", "metric", "save",
     "serializable", "stage", "state",
 ]  # fmt: skip
 
@@ -35,6 +35,10 @@ COMMANDS = {
         "--errors", "--force", "--help", "--hot-word", "--hot-word-bonus", "--html", "--import", "--json", "--lm",
         "--lm-weight", "--manifest", "--normalizer", "--pred-text", "--seed", "--word-bonus", "--workers", "--worst",
         "RUN",
+    ],
+    "export": [
+        "--decode", "--force", "--format", "--help", "--import", "--input", "--int8", "--no-verify", "--opset",
+        "--output", "--verify", "RUN",
     ],
     "resume": ["--allow-write", "--device", "--help", "--import", "--run-dir", "--set", "RUN_DIR"],
     "runs": ["--help", "--json", "--sort", "FOLDER"],

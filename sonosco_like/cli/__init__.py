@@ -25,6 +25,7 @@ _COMMANDS = {  # each command and its module
     "data": "data",
     "diff": "runs",
     "evaluate": "evaluate",
+    "export": "export",
     "resume": "train",
     "runs": "runs",
     "schema": "completion",

@@ -1,0 +1,22 @@
+"""A trained recogniser as a file for use without this package: ONNX, sherpa-onnx, torch.export, each proved.
+
+`sonosco_like.export(run, ...)` is the function of that name, whether this package was imported before or not.
+"""
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from sonosco_like.export.exporter import FORMATS, Exported, export
+
+__all__ = ["FORMATS", "Exported", "export"]
+
+
+class _CallablePackage(ModuleType):
+    """The package has the name of its function: an import of the package must not hide the function."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Exported:
+        return export(*arguments, **options)
+
+
+sys.modules[__name__].__class__ = _CallablePackage

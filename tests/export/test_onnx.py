@@ -1,0 +1,132 @@
+"""The format `onnx`: the same texts in a process that has neither torch nor this package."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import soundfile
+from tone_speech import KINDS
+
+import sonosco_like
+from sonosco_like.decoding import AttentionBeamDecoder, GreedyAttentionDecoder, GreedyCTCDecoder
+from sonosco_like.edits import count_errors
+from sonosco_like.inference import load_recogniser
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+TRANSCRIBE_ALL = """
+import wave
+import numpy
+from transcribe import Recogniser, read_audio
+
+recogniser = Recogniser(sys.argv[1])
+waveforms = [read_audio(path)[0] for path in sys.argv[2:]]
+for start in range(0, len(waveforms), 10):
+    print("\\n".join(recogniser.texts(waveforms[start : start + 10])))
+"""
+
+
+def utterances(tones, rows):
+    return [tones / row["audio_filepath"] for row in rows]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_torch_a_batch_of_each_kind_has_the_same_texts(
+    kind, trained, tones, rows, texts_of_run, run_alone, tmp_path
+):
+    folder = tmp_path / "exported"
+    exported = sonosco_like.export(trained(kind), folder, verify=False)
+    heard = run_alone(TRANSCRIBE_ALL, folder, *utterances(tones, rows))
+    expected = texts_of_run(trained(kind))
+    assert heard == expected
+    assert len(set(heard)) > 50, "A recogniser that always hears the same would prove nothing."
+    assert exported.notes == []
+
+
+DECODERS = {
+    "ctc": GreedyCTCDecoder(),
+    "greedy": GreedyAttentionDecoder(),
+    "beam": AttentionBeamDecoder(beam_size=5),
+    "beam-with-all": AttentionBeamDecoder(
+        beam_size=4, ctc_weight=0.5, ctc_candidates=5, length_power=0.6, coverage_weight=0.1, end_threshold=1.5
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_every_search_is_the_one_of_the_decoder(name, trained, tones, rows, texts_of_run, run_alone, tmp_path):
+    recogniser = load_recogniser(trained("las"), "cpu")
+    recogniser.decoder = DECODERS[name]
+    sonosco_like.export(recogniser, tmp_path / "exported", verify=False)
+    heard = run_alone(TRANSCRIBE_ALL, tmp_path / "exported", *utterances(tones, rows))
+    assert heard == texts_of_run(trained("las"), DECODERS[name])
+
+
+def test_the_script_transcribes_files_and_names_those_that_it_cannot_read(trained, tones, rows, run_alone, tmp_path):
+    folder = tmp_path / "exported"
+    sonosco_like.export(trained("tds"), folder, verify=False)
+    first = utterances(tones, rows)[0]
+    (tmp_path / "broken.wav").write_bytes(b"no audio")
+    soundfile.write(tmp_path / "slow.wav", np.zeros(800), 8000)
+    code = "import transcribe; sys.argv[1:2] = []; print('code', transcribe.main())"
+    assert run_alone(code, folder, first) == [rows[0]["text"], "code 0"]
+    lines = run_alone(code, folder, first, tmp_path / "broken.wav", tmp_path / "slow.wav", tmp_path / "no.wav")
+    assert lines == [f"{first}: {rows[0]['text']}", "code 1"]
+
+
+def test_a_long_recording_is_cut_where_it_is_quiet(trained, tones, rows, tmp_path):
+    from sonosco_like.export.transcribe import Recogniser, cut
+
+    recogniser = load_recogniser(trained("tds"), "cpu")
+    recogniser.max_duration = 3.0
+    sonosco_like.export(recogniser, tmp_path / "exported", verify=False)
+    pieces = [soundfile.read(path, dtype="float32")[0] for path in utterances(tones, rows)[:12]]
+    long = np.concatenate([each for piece in pieces for each in (piece, np.zeros(3000, dtype=np.float32))])
+    found = cut(long, 16000, 3.0)
+    assert max(map(len, found)) <= 48000
+    assert np.array_equal(np.concatenate(found), long)
+    heard = Recogniser(tmp_path / "exported")(long, 16000).replace(" ", "")
+    spoken = "".join(row["text"] for row in rows[:12]).replace(" ", "")
+    assert count_errors(spoken, heard).rate < 0.25
+
+
+def test_metadata_say_what_a_program_must_know(trained, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    sonosco_like.export(trained("las"), tmp_path / "exported", verify=False)
+    for name in ("encoder", "decoder"):
+        model = onnx.load(tmp_path / "exported" / f"{name}.onnx")
+        onnx.checker.check_model(model)
+        metadata = {each.key: each.value for each in model.metadata_props}
+        assert metadata["sonosco_like"] == sonosco_like.__version__
+        assert json.loads(metadata["symbols"])[4:] == list("abcd ")
+        assert (metadata["sample_rate"], metadata["input"]) == ("16000", "waveform")
+        assert json.loads(metadata["search"])["beam_size"] == 3
+        assert len(metadata["weights_sha256"]) == 64
+        assert metadata["step"] == "240"
+    text = (tmp_path / "exported" / "README.md").read_text()
+    assert "python transcribe.py call.wav" in text
+    assert metadata["run"] in text
+
+
+def test_features_may_be_the_input(trained, tones, tmp_path):
+    exported = sonosco_like.export(
+        trained("conformer"), tmp_path / "exported", verify=tones / "val.jsonl", input="features"
+    )
+    assert exported.agrees
+    assert exported.comparisons[0].utterances == 100
+
+
+def test_small_weights_are_smaller_and_their_cost_is_said(trained, tones, tmp_path):
+    exported = sonosco_like.export(
+        trained("conformer"), tmp_path / "exported", verify=tones / "val.jsonl", int8=True, input="features"
+    )
+    whole, small = exported.comparisons
+    assert whole.exact
+    assert whole.differing == []
+    assert not small.exact
+    assert 0 <= small.theirs.rate < 0.2
+    sizes = [(tmp_path / "exported" / name).stat().st_size for name in ("model.onnx", "model.int8.onnx")]
+    assert sizes[1] < 0.8 * sizes[0]
