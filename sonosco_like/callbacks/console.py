@@ -12,10 +12,18 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from sonosco_like.callbacks.destination import Destination, Plain, plain_values
-from sonosco_like.callbacks.intervals import Every
+from sonosco_like.callbacks.intervals import Every, epoch_is_over
 from sonosco_like.callbacks.measures import format_value, short_name
 from sonosco_like.callbacks.speed import Throughput, format_duration
-from sonosco_like.events import AbstractCallback, Moment, TrainerContext, batches_of, epoch_batches
+from sonosco_like.events import (
+    AbstractCallback,
+    Moment,
+    Stop,
+    TrainerContext,
+    batches_of,
+    describe_place,
+    epoch_batches,
+)
 from sonosco_like.serialization import serializable
 
 _HEADLINES = ("word_error_rate", "character_error_rate")  # the first one that is measured is shown
@@ -38,6 +46,7 @@ class ProgressBar(AbstractCallback):
         self._every = Every(self.every)
         self._throughput = Throughput()
         self._bars: _Bars | None = None
+        self._printed = ""
 
     def on_training_start(self, moment: Moment) -> None:
         """Start the clock, and the bar if there is a terminal to draw it in."""
@@ -80,11 +89,14 @@ class ProgressBar(AbstractCallback):
             self._print_status(moment.context)  # otherwise `on_epoch_end` prints the line
 
     def on_epoch_end(self, moment: Moment) -> None:
-        """Print a line about the epoch."""
+        """Print a line about the epoch, also about one that ends before its time."""
+        if moment.error is not None and not isinstance(moment.error, Stop):
+            return
+        context, word = moment.context, "done" if epoch_is_over(moment) else "stopped"
         if self._bars is not None:
-            self._bars.end_epoch(self._status(moment.context))
-        elif moment.error is None:
-            self._print_status(moment.context, "done")
+            self._bars.end_epoch(", ".join([describe_place(context), word, *self._status(context)]))
+        else:
+            self._print_status(context, word)
 
     def close(self) -> None:
         """Remove the bar, also after an error."""
@@ -93,9 +105,10 @@ class ProgressBar(AbstractCallback):
             self._bars = None
 
     def _print_status(self, context: TrainerContext, *more: str) -> None:
-        batches = epoch_batches(context)
-        place = f"step {context.batches_done}" + (f"/{batches}" if batches is not None else "")
-        print(", ".join([_epoch_of(context), place, *more, *self._status(context)]), file=sys.stderr, flush=True)
+        place = ", ".join([describe_place(context), *more])
+        if place != self._printed:  # a validation and an interval may end with the same batch
+            self._printed = place
+            print(", ".join([place, *self._status(context)]), file=sys.stderr, flush=True)
 
     def _status(self, context: TrainerContext) -> list[str]:
         status = _measures(context.performance_measures)
@@ -131,12 +144,10 @@ class _Bars:
         self._console = console
         self._refresh = refresh
         self._drawn = 0.0
-        self._name = ""
         self._epoch: TaskID | None = None
         self._validation: TaskID | None = None
 
     def begin_epoch(self, name: str, batches: int | None, done: int) -> None:
-        self._name = name
         self._epoch = self._add(name, batches, done)
 
     def advance(self, done: int, status: Any) -> None:
@@ -154,10 +165,10 @@ class _Bars:
         self._remove(self._validation)
         self._validation = None
 
-    def end_epoch(self, status: list[str]) -> None:
+    def end_epoch(self, line: str) -> None:
         self._remove(self._epoch)
         self._epoch = None
-        self._console.print(f"{self._name}, done, {', '.join(status)}", highlight=False)
+        self._console.print(line, highlight=False)
 
     def close(self) -> None:
         self._progress.stop()

@@ -13,7 +13,7 @@ from dataclasses import field
 from sonosco_like.callbacks.intervals import epoch_is_over
 from sonosco_like.callbacks.measures import FollowsMeasure, improves, lower_is_better
 from sonosco_like.errors import UsageError
-from sonosco_like.events import AbstractCallback, Moment, TrainerContext
+from sonosco_like.events import AbstractCallback, Moment, TrainerContext, describe_place
 from sonosco_like.optim.learning_rates import reduce_rates
 from sonosco_like.serialization import serializable, state
 
@@ -24,7 +24,7 @@ def reduce_learning_rate(context: TrainerContext, factor: float, min_lr: float) 
     """Multiply the rate of every parameter group by `factor`, but not below `min_lr`."""
     if reduce_rates(context.optimizer, context.scheduler, factor, min_lr):
         rates = ", ".join(f"{float(group['lr']):.3g}" for group in context.optimizer.param_groups)
-        logger.info("Learning rate reduced to %s at epoch %d, step %d.", rates, context.epoch, context.global_step)
+        logger.info("Learning rate reduced to %s in %s.", rates, describe_place(context))
 
 
 def _check(factor_name: str, factor: float, min_lr: float) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 import shlex
-import signal
 import sys
 import time
 from pathlib import Path
@@ -27,7 +26,7 @@ from sonosco_like.cli.options import (
 from sonosco_like.cli.own_data import open_with_own_data, read_with_own_data
 from sonosco_like.errors import UsageError
 from sonosco_like.redaction import MaskingFormatter
-from sonosco_like.runs.run_folder import CONFIG
+from sonosco_like.runs.run_folder import CONFIG, shown
 
 if TYPE_CHECKING:
     from sonosco_like.training import Experiment
@@ -90,7 +89,7 @@ def _new_folder(name: str) -> str:
 
 def continue_run(experiment: Experiment, step: int) -> int:
     """Continue the training, and print from which step."""
-    _print(experiment, f"run folder: {experiment.folder}\nresumed from step {step}")
+    _print(experiment, f"run folder: {shown(experiment.folder)}\nresumed from step {step}")
     finished = _why_finished(experiment)
     if finished:
         _print(experiment, finished)
@@ -102,7 +101,7 @@ def prepare(experiment: Experiment) -> None:
     """Log to the console and generate the corpus; of several processes only the first does both."""
     processes = experiment.trainer.processes
     level = logging.INFO if processes.is_first else logging.WARNING
-    console = logging.StreamHandler(sys.stderr)
+    console = _Console()
     console.setFormatter(MaskingFormatter("%(message)s"))
     logging.basicConfig(level=level, handlers=[console])
     if experiment.corpus is not None and processes.is_first:
@@ -113,6 +112,17 @@ def prepare(experiment: Experiment) -> None:
     processes.wait()
 
 
+class _Console(logging.Handler):
+    """Writes to what is `sys.stderr` at that moment: a progress bar replaces it, so that lines stay whole above it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        try:
+            print(self.format(record), file=sys.stderr, flush=True)
+        except Exception:
+            self.handleError(record)
+
+
 def _why_finished(experiment: Experiment) -> str:
     """Why a run was finished before it was resumed, and how to train it further; empty if it was not finished.
 
@@ -121,7 +131,7 @@ def _why_finished(experiment: Experiment) -> str:
     from sonosco_like.runs.run_table import finished_epochs
 
     trainer = experiment.trainer
-    command = f"To train it further: sonosco resume {shlex.quote(str(experiment.folder))} --set trainer"
+    command = f"To train it further: sonosco resume {shlex.quote(shown(experiment.folder))} --set trainer"
     if max(trainer.epoch, finished_epochs(experiment.folder)) >= trainer.epochs:
         reason = f"{trainer.epochs} of {trainer.epochs} epochs are done"
         return f"This run was finished already: {reason}. {command}.epochs={2 * trainer.epochs}"
@@ -132,12 +142,13 @@ def _why_finished(experiment: Experiment) -> str:
 
 
 def _finish(experiment: Experiment, received: int, folder: Path) -> int:
-    if received:
-        name = signal.Signals(received).name
-        _print(experiment, f"interrupted by {name}; continue with: sonosco resume {shlex.quote(str(folder))}")
-        return 128 + received
-    _print(experiment, f"done: {folder}")
-    return 0
+    from sonosco_like.cli.last_lines import describe_end, describe_interrupt
+
+    if not experiment.trainer.processes.is_first:
+        return 128 + received if received else 0
+    name = shown(folder)
+    click.echo(describe_interrupt(experiment, received, name) if received else describe_end(experiment, name))
+    return 128 + received if received else 0
 
 
 def _print(experiment: Experiment, message: str) -> None:

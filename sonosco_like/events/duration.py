@@ -68,6 +68,13 @@ def epoch_batches(context: TrainerContext) -> int | None:
     return min((batches for batches in known if batches is not None), default=None)
 
 
+def describe_place(context: TrainerContext) -> str:
+    """Where a training is, as people count: `epoch 2/7, step 40/114`, with the batches of the epoch that are done."""
+    batches = epoch_batches(context)
+    step = f"step {context.batches_done}" + (f"/{batches}" if batches is not None else "")
+    return f"epoch {context.epoch + 1}/{context.epochs}, {step}"
+
+
 def batches_of(loader: Any) -> int | None:
     """The batches of an epoch, if the loader knows."""
     try:

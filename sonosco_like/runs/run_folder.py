@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,6 +30,11 @@ WRITTEN_IN_PLACE = (LOGS, METRICS, PLOTS, TENSORBOARD, WITNESS)
 """Files to which rows are appended; all others are replaced as a whole."""
 
 STEP = re.compile(r"step-(\d{8,})")  # the name of a checkpoint
+
+
+def shown(path: str | Path) -> str:
+    """A path for messages and commands, relative to the working directory if it is inside."""
+    return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else str(path)
 
 
 def name_of(step: int) -> str:

@@ -61,7 +61,7 @@ def find_runs(folder: Path) -> list[RunSummary]:
 def read_run(folder: Path, held: set[int] | None) -> RunSummary:
     """The summary of one run, given the inodes of locked files. A missing or damaged file leaves its values empty."""
     status = _yaml(folder / STATUS)
-    rows = list(_validations(folder / METRICS))
+    rows = validation_rows(folder)
     directions = _directions(rows, status.get("lower_is_better"))
     best = {name: _best([row[name] for row in rows if name in row], lower) for name, lower in directions.items()}
     step = max((value for value in (_as_int(status.get("step")), _last_checkpoint(folder)) if value), default=None)
@@ -145,8 +145,15 @@ def _is_alive(lock: Path) -> bool:
     return True
 
 
+def validation_rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows with a validation in the metrics file of a run, without infinite numbers; of a long file the last ones.
+
+    The list is empty if the run writes no such file.
+    """
+    return list(_validations(folder / METRICS))
+
+
 def _validations(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows with a validation in a file of metrics, without infinite numbers; of a long file the last rows only."""
     if not path.is_file():
         return
     with path.open("rb") as file:

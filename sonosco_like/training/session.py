@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sonosco_like.errors import UsageError
-from sonosco_like.events import Event, Stop
+from sonosco_like.events import Event, Stop, describe_place
 from sonosco_like.training.batches import EpochBatches
 from sonosco_like.training.position import Limit, ValidationInterval
 from sonosco_like.training.processes import Processes
@@ -106,11 +106,11 @@ class TrainingSession:
             trainer.train()
             trainer.processes.barrier("end of training")
         except Stop as raised:
-            stop, position = trainer.processes.agree_on(raised), trainer.position
-            reason = stop.reason or "as asked"
-            logger.info("Training stopped at epoch %d, step %d: %s", position.epoch, position.step, reason)
+            stop = trainer.processes.agree_on(raised)
+            logger.info("Training stopped in %s: %s", describe_place(trainer), stop.reason or "as asked")
             if stop.scope != "training":
                 logger.warning("A Stop of the %s ended the training, as no epoch was under way.", stop.scope)
+        trainer.observations.end_training()
         trainer.requests.agree(trainer.experiment)
         self.write_checkpoint_if_asked()
         trainer.parts.ranks.gather(trainer.train_data_loader)

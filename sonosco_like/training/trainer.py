@@ -24,6 +24,7 @@ from sonosco_like.training.checks import check_is_model, check_settings
 from sonosco_like.training.guard import Guard
 from sonosco_like.training.loaders import made, tokenizer_of
 from sonosco_like.training.measures import PerformanceMeasures
+from sonosco_like.training.observations import Observations
 from sonosco_like.training.optimization import build_optimizer
 from sonosco_like.training.position import Position, ReadThrough, upgrade_position
 from sonosco_like.training.processes import Processes
@@ -105,6 +106,7 @@ class ModelTrainer:
         self.used_weights = UsedWeights(self)  # of a saved trainer
         self.validator = Validator(self)
         self.guard = Guard(self)  # the last good moment, to go back to
+        self.observations = Observations(self)  # the curves, to be explained
         self.session = TrainingSession(self)  # what surrounds the loop
 
     epoch = ReadThrough[int](lambda trainer: trainer.position.epoch)  # under way, from 0

@@ -69,12 +69,14 @@ class Validator:
     def validate(self, loader: Any, name: str | None) -> dict[str, float]:
         """The measures of one validation set, which are current from now on; of averaged weights too, if there are."""
         trainer, measures = self._trainer, self._trainer.performance_measures
+        trainer.observations.begin_validation()
         found = self.evaluate(loader, trainer.validate_batch)
         results: dict[str, float] = measures.replace_validation(validation_prefix(name), found)
         if trainer.averaging is not None and trainer.averaging.weights:
             with trainer.averaging.applied(trainer.parts.model):
                 averaged = self.evaluate(loader)
             results |= measures.replace_validation(validation_prefix(name, averaged=True), averaged)
+        trainer.observations.end_validation()
         return results
 
     def predict(self, loader: Any) -> list[Prediction]:
@@ -99,7 +101,9 @@ class Validator:
         """The sums behind the measures of one batch of a validation; callbacks hear what was decoded."""
         output, found = self._loss_of(batch)
         needs = needs_of(self._trainer.metrics) | self._needs_of_callbacks()
-        return {**found, **self._measure(self._trainer.predict_batch(output, batch, needs), output, batch)}
+        made = self._trainer.predict_batch(output, batch, needs)
+        self._trainer.observations.add_texts(made)
+        return {**found, **self._measure(made, output, batch)}
 
     def evaluate_unheard(self, batch: Any) -> dict[str, Sums]:
         """The same of a batch that callbacks do not hear of."""
