@@ -63,8 +63,12 @@ def log_records(data):
             record = b""
 
 
+def mlflow_client(folder):
+    return pytest.importorskip("mlflow.tracking").MlflowClient(tracking_uri=(folder / "mlruns").as_uri())
+
+
 def mlflow_points(folder, run_id):
-    client = pytest.importorskip("mlflow.tracking").MlflowClient(tracking_uri=(folder / "mlruns").as_uri())
+    client = mlflow_client(folder)
     names = client.get_run(run_id).data.metrics
     return {name: [(p.step, p.value) for p in client.get_metric_history(run_id, name)] for name in names}, client
 
