@@ -25,21 +25,21 @@ GROUPS = {
     "Ending a training": [
         "EarlyStopping", "ThresholdStopper", "TerminateOnNaN", "AllPredictionsSame", "LimitBatches",
     ],
-    "Keeping what was learned": ["ModelCheckpoint", "CheckpointAverage", "ExportForInference"],
-    "Steering what is learned": [
+    "Checkpoints and exports": ["ModelCheckpoint", "CheckpointAverage", "ExportForInference"],
+    "Changing the training": [
         "ReduceLROnPlateau", "StepwiseLearningRateReduction", "ScheduledLearningRateReduction", "FreezeParameters",
         "DisableSoftWindowAttention",
     ],
-    "What is logged": [
+    "Measuring and logging": [
         "LogMeasures", "LRMonitor", "SpeedMonitor", "EpochTimeEstimate", "MemoryMonitor", "GradMonitor",
         "LayerwiseGradientNorm", "CallbackTimes",
     ],
-    "Where it goes": [
+    "Destinations": [
         "ConsoleLog", "MetricsFile", "CsvFile", "TensorBoardCallback", "WandbDestination", "MlflowDestination",
         "HistoryRecorder", "BenchmarkLog",
     ],
-    "What people see": ["ProgressBar", "PrintMetrics", "EvaluationReport", "HistoryPlots", "RunReport"],
-    "What the model hears": [
+    "Progress and reports": ["ProgressBar", "PrintMetrics", "EvaluationReport", "HistoryPlots", "RunReport"],
+    "Transcripts": [
         "TranscriptDashboard", "TbTextComparisonCallback", "TbTeacherForcingTextComparisonCallback",
         "LasTextComparisonCallback",
     ],
@@ -79,7 +79,7 @@ INTRODUCTION = """\
 
 <!-- Written by docs/generate_callbacks.py from the docstrings of the classes. Change those, not this page. -->
 
-A callback listens to a run: it stops it, steers it, watches it or writes it down.
+A callback listens to a run. It can stop the run, change it, measure it, or write down what is logged.
 [Writing a callback](writing-a-callback.md) explains the mechanism and how to write your own.
 In a config, callbacks are a list of the trainer:
 
@@ -90,18 +90,21 @@ callbacks:
 - {class: EarlyStopping, monitor: val_word_error_rate, patience: 5}
 ```
 
-Callbacks say *what* is logged (`LogMeasures`, the monitors), destinations say *where* it goes (`MetricsFile`,
-`TensorBoardCallback`, ...). Lengths and intervals are texts: `10ep` epochs, `2000ba` batches, `90min` or `30s` of time,
-`0.5dur` of the whole training. State is saved with every checkpoint, for each callback by itself; a resumed run goes on
-with it. A function needs no class: in Python `trainer.add_callback(("epoch_end", function))` calls it at each end of an
-epoch, in a config `!tuple [epoch_end, {function: mypackage.function}]` does if it is registered with `@serializable`.
+- Some callbacks decide *what* is logged (`LogMeasures`, the monitors). Destinations decide *where* it is written
+  (`MetricsFile`, `TensorBoardCallback`, ...).
+- Lengths and intervals are texts: `10ep` epochs, `2000ba` batches, `90min` or `30s` of time, `0.5dur` of the whole
+  training.
+- Each callback has its own state. It is saved with every checkpoint, and a resumed run continues with it.
+- A function needs no class. In Python, `trainer.add_callback(("epoch_end", function))` calls it at the end of each
+  epoch. In a config, `!tuple [epoch_end, {function: mypackage.function}]` does the same, if the function is registered
+  with `@serializable`.
 """
 
 
 WRITING = """\
-Callbacks that print or write listen in the first process of a distributed run only (`ranks: [0]`). Those that write
-files have two fields more. Of two with one `path` the second writes beside the first: `metrics.jsonl`,
-`metrics-2.jsonl`.
+In a distributed run, callbacks that print or write are called in the first process only (`ranks: [0]`). Callbacks that
+write files have two more fields. If two callbacks have the same `path`, the second one writes to a numbered file:
+`metrics.jsonl`, `metrics-2.jsonl`.
 """
 
 
