@@ -26,7 +26,7 @@ $(FOR_TRAINING): setup.py constraints.txt
 	@touch $@
 
 $(INSTALLED): $(FOR_TRAINING)
-	$(PIP) -e '.[synth,dev,docs,bpe,normalizers,remote,export,wandb,mlflow]'
+	$(PIP) -e '.[synth,dev,docs,bpe,normalizers,remote,serve,export,wandb,mlflow]'
 	@touch $@
 
 # Dashboards are tested in a real browser, Debian's; without it these tests are skipped and say so.

@@ -29,6 +29,7 @@ PURPOSES = {
     "evaluation": "error rates, intervals",
     "export": "ONNX, sherpa, torch.export",
     "tensorboard_plugin": "Transcripts tab",
+    "server": "HTTP, web page",
     "inference": "a trained recogniser",
     "runs": "the run folder",
     "decoding": "searches, language models",

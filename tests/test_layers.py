@@ -34,7 +34,7 @@ LAYERS = {
     7: ["cli", "__init__"],
     8: ["__main__"],
 }
-NOT_THERE_YET = {"server", "integrations"}
+NOT_THERE_YET = {"integrations"}
 LAYER_OF = {room: layer for layer, rooms in LAYERS.items() for room in rooms}
 
 LONGEST_FILE = 400

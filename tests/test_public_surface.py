@@ -43,6 +43,11 @@ COMMANDS = {
     "resume": ["--allow-write", "--device", "--help", "--import", "--run-dir", "--set", "RUN_DIR"],
     "runs": ["--help", "--json", "--sort", "FOLDER"],
     "schema": ["--help", "--import", "--indent"],
+    "serve": [
+        "--beam", "--ctc-weight", "--decode", "--device", "--help", "--host", "--hot-word", "--hot-word-bonus",
+        "--import", "--lm", "--lm-weight", "--longest", "--max-megabytes", "--max-requests", "--max-seconds",
+        "--no-token", "--port", "--timeout", "--token-file", "--word-bonus", "--workers", "MODELS",
+    ],
     "train": [
         "--allow-write", "--config", "--device", "--help", "--import", "--resume", "--run-dir", "--set", "--test",
         "--train", "--val",

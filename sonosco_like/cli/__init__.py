@@ -29,6 +29,7 @@ _COMMANDS = {  # each command and its module
     "resume": "train",
     "runs": "runs",
     "schema": "completion",
+    "serve": "serve",
     "train": "train",
     "transcribe": "transcribe",
     "verify-resume": "verify_resume",
@@ -66,6 +67,7 @@ def sonosco() -> None:
       sonosco resume runs/las                                 continue after Ctrl-C or a crash
       sonosco evaluate runs/las --manifest corpus/test.jsonl  word and character error rates
       sonosco transcribe runs/las call.wav                    text of a recording
+      sonosco serve runs/las                                  transcription over HTTP
       sonosco completion bash >> ~/.bashrc                    let your shell complete commands
       sonosco schema > sonosco.schema.json                    let your editor complete configs
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from sonosco_like.decoding import (
     WordScores,
 )
 from sonosco_like.errors import DataError, UsageError
-from sonosco_like.inference.audio_stream import Recording, open_recordings, read_blocks, to_waveform
+from sonosco_like.inference.audio_stream import Recording, Samples, open_recordings, read_blocks, to_waveform
 from sonosco_like.inference.recogniser import TrainedRecogniser, load_recogniser
 from sonosco_like.inference.segmenter import LONGEST, OVERLAP, Chunk, Segmenter, merge_overlaps, segment_of
 from sonosco_like.inference.transcript import Segment, Transcript
@@ -147,10 +147,7 @@ class Transcriber:
     def __call__(self, audio: Any, sample_rate: int | None = None) -> Transcript:
         """The transcript of a file, or of an array or tensor of samples, which needs its `sample_rate`."""
         if not isinstance(audio, (str, Path)):
-            samples_N = to_waveform(audio, sample_rate, self.recogniser.features.sample_rate)
-            chunks = self.segmenter.chunks([samples_N], self.recogniser.features.sample_rate)
-            queue = (_QueuedChunk("array", chunk) for chunk in chunks)
-            return next(_transcripts(self._recognise([*queue, _QueuedChunk("array")])))  # type: ignore[return-value]
+            return self.waveforms([to_waveform(audio, sample_rate, self.recogniser.features.sample_rate)])[0]
         with open_recordings([audio]) as recordings:
             if len(recordings) != 1:
                 raise UsageError(f"{audio} is a folder of {len(recordings)} recordings; call `transcribe` with it.")
@@ -163,6 +160,17 @@ class Transcriber:
         """The transcripts of files and folders, in their order."""
         with open_recordings(list(audio)) as recordings:
             return list(self.stream(recordings))
+
+    def waveforms(self, waveforms: Sequence[Samples]) -> list[Transcript]:
+        """The transcripts of mono waveforms at the sample rate of the features; short ones share a batch."""
+        rate = self.recogniser.features.sample_rate
+
+        def queue() -> Iterator[_QueuedChunk]:
+            for samples_N in waveforms:
+                yield from (_QueuedChunk("array", chunk) for chunk in self.segmenter.chunks([samples_N], rate))
+                yield _QueuedChunk("array")
+
+        return [found for found in _transcripts(self._recognise(queue())) if isinstance(found, Transcript)]
 
     def stream(self, recordings: Iterable[Recording]) -> Iterator[Transcript | Failure]:
         """The transcript of each recording, as soon as it is complete."""

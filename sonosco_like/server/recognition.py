@@ -1,0 +1,106 @@
+"""The models of a server, in a process of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from sonosco_like.decoding import Decoder
+from sonosco_like.errors import UsageError
+from sonosco_like.inference import DecoderSettings, Transcriber, Transcript, load_transcriber
+from sonosco_like.inference.audio_stream import Samples
+from sonosco_like.inference.transcript import render
+from sonosco_like.server.children import Message, answer_questions
+
+
+class Model(Protocol):
+    """Whatever transcribes a batch of mono waveforms at its own sample rate can be served."""
+
+    sample_rate: int
+    about: dict[str, Any]
+
+    def transcripts(self, waveforms: Sequence[Samples], n_best: int) -> list[Transcript]:
+        """The transcript of each waveform; with `n_best`, each segment has so many hypotheses if there are as many."""
+
+
+class TrainedModel:
+    """The recogniser of a run or a checkpoint."""
+
+    def __init__(self, transcriber: Transcriber) -> None:
+        self._transcriber = transcriber
+        recogniser = transcriber.recogniser
+        self.sample_rate = recogniser.features.sample_rate
+        parameters = sum(each.numel() for each in recogniser.model.parameters())
+        self.about = {
+            "architecture": type(recogniser.model).__name__,
+            "parameters": parameters,
+            "decoder": type(recogniser.decoder).__name__,
+            "weights": recogniser.weights,
+        }
+        self._decoders: dict[int, Decoder] = {0: recogniser.decoder}
+
+    def transcripts(self, waveforms: Sequence[Samples], n_best: int) -> list[Transcript]:
+        recogniser = self._transcriber.recogniser
+        if n_best not in self._decoders:
+            settings = DecoderSettings(n_best=n_best)
+            self._decoders[n_best] = settings.apply(self._decoders[0], recogniser.model)
+        recogniser.decoder = self._decoders[n_best]
+        return self._transcriber.waveforms(waveforms)
+
+
+def load_model(path: Path, device: str | None, settings: DecoderSettings, longest: float | None) -> Model:
+    """The model in a run folder or a checkpoint."""
+    return TrainedModel(load_transcriber(path, device, settings, longest))
+
+
+def recogniser_process(
+    connection: Connection,
+    paths: dict[str, Path],
+    threads: int,
+    modules: Sequence[str],
+    device: str | None,
+    longest: float | None,
+    options: dict[str, Any],
+) -> None:
+    """Load models, and answer questions (`model`, `n_best`, `forms`) with the transcripts of the waveforms."""
+    torch.set_num_threads(threads)
+    for module in modules:
+        import_module(module)
+    models: dict[str, Model] = {}
+    for name, path in paths.items():
+        try:
+            models[name] = load_model(path, device, DecoderSettings(**options), longest)
+        except UsageError as error:
+            raise UsageError(f"{name}: {error}") from None
+
+    def answer(question: Message) -> Message:
+        model, header = models[question.header["model"]], question.header
+        waveforms = [np.frombuffer(part, dtype=np.float32) for part in question.parts]
+        return Message({"transcripts": _transcribe(model, waveforms, header["n_best"], header["forms"])})
+
+    about = {name: {"sample_rate": model.sample_rate, **model.about} for name, model in models.items()}
+    answer_questions(connection, answer, {"models": about})
+
+
+def _transcribe(model: Model, waveforms: list[Samples], n_best: int, forms: list[str | None]) -> list[dict[str, Any]]:
+    """The transcripts as plain data; if a batch fails, each waveform is tried alone, so that one harms no other."""
+    try:
+        found = model.transcripts(waveforms, n_best)
+    except Exception as error:  # whatever a model raises must reach the client as an answer, and not end this process
+        if len(waveforms) > 1:
+            pairs = zip(waveforms, forms, strict=True)
+            return [_transcribe(model, [waveform], n_best, [form])[0] for waveform, form in pairs]
+        return [{"error": f"The model failed: {type(error).__name__}: {error}"}]
+    return [_as_data(transcript, n_best, form) for transcript, form in zip(found, forms, strict=True)]
+
+
+def _as_data(transcript: Transcript, n_best: int, form: str | None) -> dict[str, Any]:
+    content = transcript.as_dict(n_best=n_best > 0)
+    del content["audio"]  # always the same word: uploads have no names here
+    return {**content, "subtitles": render(transcript, form)} if form else content

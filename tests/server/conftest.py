@@ -1,0 +1,159 @@
+"""Two small recognisers, and real servers of them in processes of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+import torch
+from trained_runs import Digits, digits  # noqa: F401
+
+from sonosco_like.data import AudioDataLoader, AudioDataset, BucketSampler
+from sonosco_like.data.features import LogMel
+from sonosco_like.data.manifest import Manifest, write_manifest
+from sonosco_like.decoding import GreedyCTCDecoder
+from sonosco_like.losses import CTCLoss
+from sonosco_like.models import DeepSpeech2, DeepSpeech2Encoder, SpectrogramConvolution
+from sonosco_like.optim import AdamW
+from sonosco_like.training import Experiment, ModelTrainer, seed_everything
+
+pytest.importorskip("fastapi", reason="the server is not installed: pip install '.[serve]'")
+pytest.importorskip("av")
+
+PATIENCE = 120  # seconds until something that never comes is given up
+
+
+@dataclass
+class Running:
+    """A server that runs."""
+
+    address: str
+    process: subprocess.Popen
+    log: Path
+
+    def client(self, **options) -> httpx.Client:
+        """A client of its own for each who asks."""
+        return httpx.Client(base_url=self.address, timeout=PATIENCE, **options)
+
+    def transcribe(self, audio: bytes | Path, **fields) -> httpx.Response:
+        """The answer of /v1/transcribe."""
+        content = audio.read_bytes() if isinstance(audio, Path) else audio
+        with self.client() as client:
+            return client.post("/v1/transcribe", files={"file": ("any name", content)}, data=fields)
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric over its labels."""
+        with self.client() as client:
+            lines = client.get("/metrics").text.splitlines()
+        return sum(float(line.split()[-1]) for line in lines if re.match(rf"{name}(\{{.*\}})? ", line))
+
+    def processes(self, name: str = "recogniser") -> list[int]:
+        """The processes of a server with this name, as `top` shows it; the server leads a session of its own."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                comm, session = (folder / "comm").read_text().strip(), os.getsid(int(folder.name))
+                if comm == name and session == self.process.pid:
+                    found.append(int(folder.name))
+        return sorted(found)
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is true of it."""
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, "the server never became as expected"
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.05)
+
+    def stop(self) -> int:
+        """Stop it as a service manager does; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+
+def start_server(log: Path, *arguments: object, **environment: str) -> Running:
+    """A server on a free port, once it has told its address."""
+    command = [sys.executable, "-m", "sonosco_like", "serve", *map(str, arguments), "--port", "0"]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, env={**os.environ, **environment}, start_new_session=True
+        )
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end and process.poll() is None:
+        if found := re.search(r"Serving at (http://\S+)", log.read_text()):
+            return Running(found[1], process, log)
+        time.sleep(0.1)
+    process.kill()
+    raise AssertionError(f"The server does not start: {log.read_text()}")
+
+
+@pytest.fixture(scope="session")
+def other(digits: Digits) -> Path:  # noqa: F811
+    """A run of another model at another sample rate, which hears little; trained by whoever asks first."""
+    folder = digits.run.parent / "other"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "run" / "final").is_dir():
+            _train_other(digits.train, folder)
+    return folder / "run"
+
+
+def _train_other(manifest: Path, folder: Path) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    rows = Manifest.read(manifest)
+    write_manifest(folder / "few.jsonl", list(rows)[:12])
+    seed_everything(2)
+    encoder = DeepSpeech2Encoder(
+        cell="gru", hidden_size=24, layers=1,
+        convolutions=[SpectrogramConvolution(channels=4, time_kernel=5, frequency_kernel=5, time_stride=2)],
+    )  # fmt: skip
+    dataset = AudioDataset(manifest=folder / "few.jsonl", features=LogMel(mels=24, sample_rate=8000))
+    trainer = ModelTrainer(
+        model=DeepSpeech2(vocabulary_size=32, features=24, encoder=encoder),
+        loss=CTCLoss(),
+        epochs=8,
+        train_data_loader=AudioDataLoader(dataset=dataset, sampler=BucketSampler(batch_size=4)),
+        decoder=GreedyCTCDecoder(),
+        optimizer=AdamW(lr=0.01),
+        test_step=None,
+    )
+    Experiment(name="other", trainer=trainer).start(folder / "run")
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def server(digits: Digits, other: Path, tmp_path_factory) -> Iterator[Running]:  # noqa: F811
+    """A server of both recognisers for all tests that do it no harm."""
+    running = start_server(
+        tmp_path_factory.mktemp("server") / "log", f"digits={digits.run}", f"other={other}", "--max-seconds", 20
+    )
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def serve(tmp_path) -> Iterator[Callable[..., Running]]:
+    """Start servers of one's own."""
+    started: list[Running] = []
+
+    def start(*arguments: object, **environment: str) -> Running:
+        started.append(start_server(tmp_path / f"server-{len(started)}.log", *arguments, **environment))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.stop()
