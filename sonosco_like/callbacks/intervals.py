@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sonosco_like.events import Duration, Moment, TrainerContext, epoch_batches
+from sonosco_like.events import Duration, Moment, TrainerContext, epoch_batches, whole_share
 from sonosco_like.events.duration import ROUNDING
 
 
@@ -13,7 +13,7 @@ class Every:
     An interval of time ends with the batch in which its time is over.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str | int) -> None:
         """Raises UsageError if the text is no duration."""
         self.duration = Duration.parse(text)
         self._seconds: float | None = None
@@ -25,8 +25,7 @@ class Every:
             return self._passed(context.global_step - 1, context.global_step)
         if unit == "dur":
             batches = epoch_batches(context)
-            done = context.batches_done
-            return batches is not None and self._passed_share(context, (done - 1) / batches, done / batches)
+            return batches is not None and self._passed(*(self._share(context, batches, back) for back in (1, 0)))
         if unit == "s":
             before, self._seconds = self._seconds, context.seconds
             return before is not None and self._passed(before, context.seconds)
@@ -35,11 +34,14 @@ class Every:
     def after_epoch(self, context: TrainerContext) -> bool:
         """Whether an interval ends with this epoch: one in epochs, or a share of a training of unknown length."""
         if self.duration.unit == "dur" and epoch_batches(context) is None:
-            return self._passed_share(context, 0, 1)
+            return self._passed(*(whole_share(context, context.epoch + more, 0) for more in (0, 1)))
         return self.duration.unit == "ep" and self._passed(context.epoch, context.epoch + 1)
 
-    def _passed_share(self, context: TrainerContext, before: float, now: float) -> bool:
-        return self._passed((context.epoch + before) / context.epochs, (context.epoch + now) / context.epochs)
+    @staticmethod
+    def _share(context: TrainerContext, epoch_batches: int, back: int) -> float:
+        """The share of the training that was done so many batches ago."""
+        epochs = context.epoch + (context.batches_done - back) / epoch_batches
+        return whole_share(context, epochs, context.global_step - back)
 
     def _passed(self, before: float, now: float) -> bool:
         value = self.duration.value

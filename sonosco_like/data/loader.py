@@ -43,17 +43,18 @@ class AudioDataLoader:
     position is 0 again, and the epoch stays until `set_epoch` changes it.
 
     An epoch can continue with another number of processes (`load_shares`), on the utterances that no process has seen.
+    Order and augmentation are drawn from `seed`; null is that of the experiment, which a trainer gives (`take_seed`).
     """
 
     dataset: AudioDataset
     sampler: BucketSampler
-    seed: int = 0
+    seed: int | None = None
     num_workers: int = 0
     prefetch: int = 2
     pin_memory: bool = False
 
     def __post_init__(self) -> None:
-        if self.num_workers < 0 or self.prefetch < 1 or self.seed < 0:
+        if self.num_workers < 0 or self.prefetch < 1 or (self.seed or 0) < 0:
             raise UsageError(
                 f"`num_workers` and `seed` must not be negative and `prefetch` must be at least 1, "
                 f"got {self.num_workers}, {self.seed} and {self.prefetch}."
@@ -62,6 +63,7 @@ class AudioDataLoader:
             raise UsageError(
                 f"`num_workers` must be at most {_MOST_WORKERS}, each is a process; got {self.num_workers}."
             )
+        self.used_seed = self.seed or 0
         self.epoch = 0
         self.position = 0
         self.rank, self.world_size = 0, 1
@@ -74,6 +76,12 @@ class AudioDataLoader:
     def __len__(self) -> int:
         """The number of batches of this rank in the epoch, with those done before the number of ranks changed."""
         return self._begin + len(self.plan)
+
+    def first_epoch_batches(self) -> int:
+        """The number of batches of this rank in epoch 0, wherever the loader is: others may have a few more or less."""
+        if self.epoch == 0 and not self._shares:
+            return len(self.plan)
+        return len(self.sampler.plan(self.dataset.durations, self.used_seed, 0, self.rank, self.world_size))
 
     @property
     def plan(self) -> BatchPlan:
@@ -91,7 +99,7 @@ class AudioDataLoader:
         return self._plan[1]
 
     def _plan_after(self, shares: list[list[int]], rank: int, world_size: int) -> BatchPlan:
-        given = self.dataset.durations, self.seed, self.epoch, rank, world_size
+        given = self.dataset.durations, self.used_seed, self.epoch, rank, world_size
         return plan_remaining(self.sampler, *given, shares) if shares else self.sampler.plan(*given)
 
     @property
@@ -109,6 +117,11 @@ class AudioDataLoader:
         if not 0 <= rank < world_size:
             raise UsageError(f"`rank` must be one of 0 to world_size - 1, got {rank} of {world_size}.")
         self.rank, self.world_size = rank, world_size
+
+    def take_seed(self, seed: int) -> None:
+        """Draw from this seed, unless the loader has one of its own."""
+        if self.seed is None and seed != self.used_seed:
+            self.used_seed, self._plan = seed, None
 
     def set_epoch(self, epoch: int) -> None:
         """Go to the beginning of an epoch; within the current epoch the position stays."""
@@ -197,7 +210,7 @@ class AudioDataLoader:
         with warnings.catch_warnings():  # more workers than processors is for the user to decide: they wait for disks
             warnings.filterwarnings("ignore", "This DataLoader will create")
             loader: DataLoader[LoadedBatch | SonoscoError] = DataLoader(
-                _BatchTask(self.dataset, self.plan, self.seed, self.epoch),
+                _BatchTask(self.dataset, self.plan, self.used_seed, self.epoch),
                 batch_size=None,
                 sampler=positions,
                 collate_fn=_identity,

@@ -211,6 +211,11 @@ class SentencePieceTokenizer(Tokenizer):
     @cached_property
     def _processor(self) -> Any:
         package = _import_sentencepiece()
+        if not self.model.exists():
+            raise DataError(
+                f"the SentencePiece model {self.model} does not exist yet. Learn it from the texts of the training "
+                f"data with: sonosco data pieces TRAIN.jsonl --size 500 --output {self.model}"
+            )
         try:
             check_regular_file(self.model)
             return package.SentencePieceProcessor(model_file=str(self.model))

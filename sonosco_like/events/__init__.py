@@ -2,7 +2,17 @@
 
 from sonosco_like.events.callback import AbstractCallback, Moment, Scope, Stop
 from sonosco_like.events.context import TrainerContext
-from sonosco_like.events.duration import Duration, batches_of, describe_place, epoch_batches, has_lasted, share_done
+from sonosco_like.events.duration import (
+    Duration,
+    TrainingLength,
+    batches_of,
+    describe_place,
+    epoch_batches,
+    epochs_done,
+    has_lasted,
+    share_done,
+    whole_share,
+)
 from sonosco_like.events.event import Event
 from sonosco_like.events.hooks import Listener, Pair, take_class_callbacks
 from sonosco_like.events.listeners import CallbackError, Listeners, known_events, without_listener
@@ -10,6 +20,7 @@ from sonosco_like.events.stages import stage, stages_of
 
 __all__ = [
     "AbstractCallback", "CallbackError", "Duration", "Event", "Listener", "Listeners", "Moment", "Pair", "Scope",
-    "Stop", "TrainerContext", "batches_of", "describe_place", "epoch_batches", "has_lasted", "known_events",
-    "share_done", "stage", "stages_of", "take_class_callbacks", "without_listener",
+    "Stop", "TrainerContext", "TrainingLength", "batches_of", "describe_place", "epoch_batches", "epochs_done",
+    "has_lasted", "known_events", "share_done", "stage", "stages_of", "take_class_callbacks", "whole_share",
+    "without_listener",
 ]  # fmt: skip

@@ -1,7 +1,12 @@
-"""Lengths of training as people write them (`10ep`, `2000ba`, `90min`, `0.5dur`), and how far a training has come."""
+"""Lengths of training as people write them (`10ep`, `2000ba`, `90min`, `0.5dur`), and how far a training has come.
+
+The whole training, of which `0.5dur` is a share, ends with `epochs` or `max_duration`, whichever comes first. A
+`max_duration` in time does not count: nobody knows beforehand in which batch it ends.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -24,9 +29,9 @@ class Duration:
     unit: Unit
 
     @classmethod
-    def parse(cls, text: str) -> Duration:
-        """Read a duration. Raises UsageError with the forms there are."""
-        match = _FORM.fullmatch(text)
+    def parse(cls, text: str | int) -> Duration:
+        """Read a duration; a whole number counts batches. Raises UsageError with the forms there are."""
+        match = _FORM.fullmatch(text if isinstance(text, str) else f"{text}ba")
         value, unit = (float(match[1]), match[2]) if match else (0.0, "")
         if unit in _SECONDS and value > 0:
             return cls(value * _SECONDS[unit], "s")
@@ -55,10 +60,71 @@ def has_lasted(duration: Duration, context: TrainerContext) -> bool:
 
 
 def share_done(context: TrainerContext) -> float:
-    """How much of all epochs is done, from 0 to 1; in whole epochs if the number of batches is not known."""
+    """How much of the whole training is done, from 0 to 1."""
+    return whole_share(context, epochs_done(context), context.global_step)
+
+
+def epochs_done(context: TrainerContext) -> float:
+    """The epochs that are done, with the part of the one under way if the number of its batches is known."""
     batches = epoch_batches(context)
-    under_way = context.batches_done / batches if batches else 0.0
-    return float((context.epoch + under_way) / context.epochs)
+    return context.epoch + (context.batches_done / batches if batches else 0.0)
+
+
+def whole_share(context: TrainerContext, epochs: float, batches: int) -> float:
+    """The share of the whole training that so many epochs, or batches, are."""
+    limit = Duration.parse(context.max_duration) if context.max_duration else None
+    share = epochs / context.epochs
+    if limit is None or limit.unit == "s":
+        return share
+    counted = {"ep": epochs, "ba": batches, "dur": share}[limit.unit]
+    return max(share, counted / limit.value)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingLength:
+    """How long a training is, for schedules, which count the steps of the optimizer.
+
+    `batches` are those of an epoch; None if its loader has no length. `accumulated` of them share a step, and so do
+    those that are left at the end of an epoch. `limit` is the `max_duration` of the training.
+    """
+
+    epochs: int
+    batches: int | None
+    accumulated: int = 1
+    limit: Duration | None = None
+
+    def steps_of(self, duration: Duration) -> int:
+        """The steps of the optimizer in a duration. Raises UsageError for one that nobody can know beforehand."""
+        if duration.unit == "dur":
+            return math.floor(duration.value * self.steps + ROUNDING)
+        return self._steps_in(self._batches_in(duration))
+
+    @property
+    def steps(self) -> int:
+        """The steps of the whole training."""
+        batches = self.epochs * self.batches if self.batches is not None else None
+        if self.limit is not None and self.limit.unit != "s":
+            limited = self._batches_in(self.limit)
+            batches = limited if batches is None else min(batches, limited)
+        if batches is None:
+            raise UsageError("the training data has no length, so that nobody knows how many batches there will be")
+        return self._steps_in(batches)
+
+    def _batches_in(self, duration: Duration) -> int:
+        if duration.unit == "ba":
+            return int(duration.value)
+        if duration.unit == "s":
+            raise UsageError("nobody knows beforehand how many batches there are in a time")
+        if self.batches is None:
+            raise UsageError("the training data has no length, so that nobody knows how many batches an epoch has")
+        epochs = duration.value if duration.unit == "ep" else duration.value * self.epochs
+        return math.ceil(epochs * self.batches - ROUNDING)
+
+    def _steps_in(self, batches: int) -> int:
+        if self.batches is None:
+            return math.ceil(batches / self.accumulated)
+        epochs, rest = divmod(batches, self.batches)
+        return epochs * math.ceil(self.batches / self.accumulated) + math.ceil(rest / self.accumulated)
 
 
 def epoch_batches(context: TrainerContext) -> int | None:

@@ -218,8 +218,8 @@ class LAS(Recogniser):
     ctc: bool = False
     initial_range: float | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def build(self) -> None:
+        super().build()
         if self.initial_range is not None:
             for parameter in self.parameters():
                 nn.init.uniform_(parameter, -self.initial_range, self.initial_range)

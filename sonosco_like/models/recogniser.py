@@ -1,7 +1,8 @@
 """What every model is made of, and what it offers to searches, losses and callbacks, whatever its architecture.
 
 A model is an encoder with a CTC output, an attention decoder, or both. Each part is configured by its fields, before
-the width of its input is known; the model then calls `build`.
+the width of its input is known; the model then calls `build`. A model whose sizes are left out is built when a trainer
+gives it the sizes of its data.
 
 Shape suffixes as in `records`; here also N, the rows of a search: one per running hypothesis, several per utterance.
 
@@ -134,11 +135,12 @@ class SpeechModel(Protocol):
 class Recogniser(nn.Module):
     """Any encoder with a CTC output (`ctc: true`), any attention decoder, or both; LAS and the others are kinds of it.
 
-    `vocabulary_size` counts the special symbols of `records`; `features` is the number of values per input frame.
+    `vocabulary_size` counts the special symbols of `records`; `features` is the number of values per input frame. One
+    that is left out, or 0, follows from the tokenizer or the features of the training data.
     """
 
-    vocabulary_size: int
-    features: int
+    vocabulary_size: int = 0
+    features: int = 0
     encoder: Encoder
     # A plain default None would be an attribute of the class, and hide the module that torch keeps elsewhere.
     decoder: AttentionDecoder | None = field(default_factory=lambda: None)
@@ -146,6 +148,20 @@ class Recogniser(nn.Module):
 
     def __post_init__(self) -> None:
         self._check()
+        self.is_built = False
+        if self.vocabulary_size and self.features:
+            self.build()
+
+    def take_sizes(self, vocabulary_size: int, features: int) -> None:
+        """Use the sizes of the data for those that were left out, and make the layers."""
+        self.vocabulary_size = self.vocabulary_size or vocabulary_size
+        self.features = self.features or features
+        self._check()
+        self.build()
+
+    def build(self) -> None:
+        """Make the layers, once both sizes are known."""
+        self.is_built = True
         self.encoder.build(self.features)
         if self.decoder is not None:
             self.decoder.build(self.encoder.output_size, self.vocabulary_size)
@@ -163,6 +179,11 @@ class Recogniser(nn.Module):
         return reduced_lengths(feature_lengths_B, self.frame_reduction)
 
     def encode(self, features_BTF: Tensor, feature_lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        if not self.is_built:
+            raise UsageError(
+                f"This {type(self).__name__} has no layers yet: give it `vocabulary_size` and `features`, or let a "
+                "trainer take them from its data."
+            )
         encoded_BSD, encoded_lengths_B = self.encoder(features_BTF, feature_lengths_B)
         return encoded_BSD, encoded_lengths_B
 
@@ -185,12 +206,12 @@ class Recogniser(nn.Module):
         return output
 
     def _check(self) -> None:
-        if self.vocabulary_size <= len(SPECIAL_SYMBOLS):
+        if self.vocabulary_size and self.vocabulary_size <= len(SPECIAL_SYMBOLS):
             raise UsageError(
                 f"`vocabulary_size` must be more than {len(SPECIAL_SYMBOLS)}, the special symbols that begin every "
                 f"vocabulary, got {self.vocabulary_size}."
             )
-        if self.features < 1:
+        if self.features < 0:
             raise UsageError(f"`features` must be at least 1, got {self.features}.")
         if not self.ctc and self.decoder is None:
             raise UsageError("A model needs an output: set `ctc: true` or give it a `decoder`.")

@@ -8,7 +8,9 @@ computes a rate from the last one or from the step, and for callbacks that write
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -57,6 +59,34 @@ def replace_scheduled_rates(optimizer: Any, scheduler: Any, rates: list[float]) 
     scheduler._last_lr = list(rates)
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
         _set_rate(group, rate * group[_FACTOR])
+
+
+def restarted_schedule(optimizer: Any, old: Any, build: Callable[[Any], Any], steps: int) -> Any:
+    """A schedule in the place of an `old` one, as if it had been in use from the beginning, so many steps ago.
+
+    The reductions of callbacks stay.
+    """
+    if hasattr(old, "get_last_lr"):
+        _scheduled_rates(optimizer, old)  # takes down what callbacks have changed
+    for group in optimizer.param_groups:
+        if "initial_lr" in group:
+            _set_rate(group, float(group["initial_lr"]))
+    scheduler = build(optimizer)
+    start_schedule(optimizer, scheduler)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch expects a step of the optimizer before each of the schedule
+        for _ in range(steps):
+            scheduler.step()
+    for group in optimizer.param_groups:
+        if group.get(_FACTOR, 1.0) != 1.0:
+            _set_rate(group, float(group["lr"]) * group[_FACTOR])
+    return scheduler
+
+
+def steps_done(state: Any) -> int:
+    """The steps that a schedule has done, by its state."""
+    parts = state.get("_schedulers") or [{}]
+    return int(state["last_epoch"] if "last_epoch" in state else steps_done(parts[0]) if parts[0] else 0)
 
 
 def _scheduled_rates(optimizer: Any, scheduler: Any) -> list[float]:

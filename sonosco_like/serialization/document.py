@@ -28,7 +28,7 @@ from sonosco_like.serialization.nodes import (
     walk_nodes,
 )
 from sonosco_like.serialization.types import converter_for
-from sonosco_like.serialization.yaml_text import MAP, PLAIN, SEQ, STR, UNREADABLE, parse, write
+from sonosco_like.serialization.yaml_text import MAP, PLAIN, SEQ, STR, UNREADABLE, line_of, parse, write
 
 if TYPE_CHECKING:
     from sonosco_like.serialization.tensors import TensorReader
@@ -119,6 +119,11 @@ class Document:
         """The value at a path, for messages: `the number 3`, `'cpu'`, `a list`, or `nothing`."""
         node = self._node(path)
         return "nothing" if node is None else node_text(node)
+
+    def place(self, path: ValuePath) -> tuple[str, int | None]:
+        """The file and the line where the value at a path was given; no line if it was not given in a file."""
+        node = self._node(path)
+        return (self.source, None) if node is None else (getattr(node, "source", self.source), line_of(node))
 
     def text(self, path: ValuePath = ()) -> str:
         """The YAML of the value at a path; an empty text if there is none."""

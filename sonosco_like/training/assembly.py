@@ -28,6 +28,7 @@ from sonosco_like.training.checks import (
 from sonosco_like.training.loaders import Loaders, say_how_it_resumes
 from sonosco_like.training.optimization import Optimization
 from sonosco_like.training.ranks import RankStates
+from sonosco_like.training.schedule import ScheduleLengths, rebuild_schedule
 
 
 def recompute_activations(model: nn.Module, patterns: Sequence[str]) -> None:
@@ -159,6 +160,8 @@ class Assembly:
         self.network: Any = trainer.model
         self.loaders = Loaders()
         self.ranks = RankStates(trainer.processes)
+        self.lengths = ScheduleLengths()
+        self.lines_of_sizes: dict[str, tuple[str, str]] = {}  # where the config has those of the data, of the model
         self._optimization: Optimization | None = None
         self._tokenizer: Any = None
         self._autocast_type: torch.dtype | None = None
@@ -187,14 +190,15 @@ class Assembly:
         recompute_activations(self.model, trainer.gradient_checkpointing)
         try:
             self.built["optimizer"] = trainer.build_optimizer(self.model.named_parameters())
-            self.built["scheduler"] = trainer.build_scheduler(self.built["optimizer"])
+            if self.lengths.are_known(trainer.scheduler):  # else it waits for the data, whose length it needs
+                self.built["scheduler"] = trainer.build_scheduler(self.built["optimizer"])
         except Exception:  # also a Stop: a run that continues builds again
             self.built.pop("optimizer", None)
             self.built.pop("scheduler", None)
             raise
         self._autocast_type = _PRECISIONS[trainer.precision]
         scaler = torch.amp.GradScaler(self.device.type) if trainer.precision == "float16" else None
-        optimizer, scheduler = self.built["optimizer"], self.built["scheduler"]
+        optimizer, scheduler = self.built["optimizer"], self.built.get("scheduler")
         self._optimization = Optimization(self.model, optimizer, scheduler, scaler, trainer.processes)
 
     def prepare(self) -> None:
@@ -204,6 +208,7 @@ class Assembly:
         check_texts(trainer.metrics, trainer.callbacks, trainer.decoder)
         check_measures(trainer.metrics, trainer.callbacks, trainer.validation_sets, trainer.averaging is not None)
         self._prepare_data()
+        self._count_schedule()
         check_shares(trainer)
         check_reduction(trainer)
         say_how_it_resumes(trainer.train_data_loader, saved=trainer.experiment is not None)
@@ -239,6 +244,10 @@ class Assembly:
             return self._tokenizer
         raise UsageError("A metric reads decoded text, but no data loader has a tokenizer to make text of labels.")
 
+    def take_lines(self, lines: dict[str, tuple[str, str]]) -> None:
+        """Know the lines of the config that messages about unequal sizes name."""
+        self.lines_of_sizes = lines
+
     def forget_built(self, setting: str) -> None:
         """A new value was given for a setting: what was built of the old one is not used any more."""
         self.built.pop(setting, None)
@@ -252,14 +261,24 @@ class Assembly:
     def state_dict(self) -> dict[str, Any]:
         """What training changed in the parts that are built, in the data and in the random generators."""
         place = self.loaders.state_dict(self._trainer.train_data_loader, self.saved_form("train_data_loader"))
-        return {"optimization": self.optimization.state_dict(), **self.ranks.state_dict(), "data": place}
+        lengths = {"schedule_lengths": self.lengths.state_dict()} if self.lengths.state_dict() else {}
+        return {"optimization": self.optimization.state_dict(), **self.ranks.state_dict(), "data": place, **lengths}
 
     def load_state_dict(self, content: Mapping[str, Any]) -> None:
         """Continue from what `state_dict` gave."""
+        self.lengths.load_state_dict(content.get("schedule_lengths", {}))
         self.build()
         self.optimization.load_state_dict(content["optimization"], self._trainer.accumulate_gradients)
         self.loaders.load_state_dict(content.get("data", {}))
         self.ranks.load_state_dict(dict(content))
+
+    def _count_schedule(self) -> None:
+        """Build the schedule if that had to wait for the data, or if its lengths are others than in the checkpoint."""
+        trainer, optimization = self._trainer, self.optimization
+        if self.lengths.count(self.saved_form("scheduler"), trainer):
+            old = self.built.pop("scheduler", None)  # so that the stage sees what was given
+            self.built["scheduler"] = rebuild_schedule(trainer, old, optimization.schedule_steps)
+            optimization.use_schedule(self.built["scheduler"])
 
     def _take_model(self, model: nn.Module) -> None:
         self.model = self.network = self.built["model"] = model

@@ -140,8 +140,8 @@ class Changes:
         names = [path.removeprefix(_OPTIMIZER).partition("[")[0] for path in changed]
         old_rate = self._found.get("optimizer.lr")
         change_optimizer(trainer, {name: getattr(optimizer, name) for name in names}, old_rate and float(old_rate[0]))
-        if any(path.startswith("scheduler.") for path in self._found):
-            follow_new_schedule(trainer, scheduler)
+        if any(path.startswith("scheduler.") for path in self._found) and not scheduler.lengths:
+            follow_new_schedule(trainer, scheduler)  # one with lengths is counted when the data is there
 
     def _reasons_outside_the_trainer(self, config: Document, types: Mapping[str, Any]) -> dict[str, str | None]:
         """Why settings outside the trainer, such as the seed, may not change, by path."""

@@ -12,9 +12,10 @@ from typing import Any
 
 from torch import nn
 
-from sonosco_like.errors import ConfigError, UsageError, did_you_mean, list_some
+from sonosco_like.errors import ConfigError, SonoscoError, UsageError, did_you_mean, list_some
 from sonosco_like.events import AbstractCallback, epoch_batches
 from sonosco_like.metrics import description_of
+from sonosco_like.models import Recogniser
 from sonosco_like.serialization import Snapshot
 from sonosco_like.training.foreign_loader import name_of
 from sonosco_like.training.loaders import LoaderFromPython
@@ -167,24 +168,52 @@ def check_data(trainer: Any) -> None:
     for name, loader in loaders_of(trainer).items():
         check_is_loader(name, loader)
         dataset = getattr(loader, "dataset", None)
-        for problem in unequal_sizes(trainer.model, dataset):
+        for problem in unequal_sizes(trainer, dataset):
             raise UsageError(problem)
         getattr(dataset, "usable", None)  # our datasets raise here what validation would find after the first epoch
 
 
-def unequal_sizes(model: Any, dataset: Any) -> list[str]:
-    """What does not fit between a model and its data, with the remedy: the number of labels, of features per frame."""
+SIZES = {"vocabulary_size": "tokenizer", "features": "features"}  # of a model, and the part of its data each follows
+
+
+def fill_sizes(model: Any, loader: Any) -> None:
+    """Give a model of ours the sizes that were left out: those of the training data."""
+    if not isinstance(model, Recogniser) or model.is_built:
+        return
+    dataset = getattr(loader, "dataset", None)
+    sizes = {name: _size_for(model, name, dataset, part) for name, part in SIZES.items()}
+    model.take_sizes(**sizes)
+
+
+def _size_for(model: Recogniser, name: str, dataset: Any, part: str) -> int:
+    given: int = getattr(model, name)
+    if given:
+        return given
+    try:
+        size = _size(dataset, part)
+    except SonoscoError as error:
+        raise UsageError(f"`model.{name}` follows from the {part} of the training data, but {error}") from error
+    if not isinstance(size, int):
+        raise UsageError(
+            f"`model.{name}` is left out, and the training data has no {part} it could follow from: give a number."
+        )
+    return size
+
+
+def unequal_sizes(trainer: Any, dataset: Any) -> list[str]:
+    """What does not fit between the model and its data, with the remedy and with the lines of the config."""
     problems = []
-    size, labels = _size(dataset, "tokenizer"), getattr(model, "vocabulary_size", None)
-    if isinstance(size, int) and isinstance(labels, int) and size != labels:
-        problems.append(
-            f"The tokenizer has {size} labels, but the model writes {labels}: set `model.vocabulary_size` to {size}."
-        )
-    size, features = _size(dataset, "features"), getattr(model, "features", None)
-    if isinstance(size, int) and isinstance(features, int) and size != features:
-        problems.append(
-            f"The data has {size} features per frame, but the model takes {features}: set `model.features` to {size}."
-        )
+    for name, what, has in (
+        ("vocabulary_size", "The tokenizer has {} labels", "the model writes {}"),
+        ("features", "The data has {} features per frame", "the model takes {}"),
+    ):
+        size, given = _size(dataset, SIZES[name]), getattr(trainer.model, name, None)
+        if isinstance(size, int) and isinstance(given, int) and size != given:
+            data_line, model_line = trainer.parts.lines_of_sizes.get(name, ("", ""))
+            of_training = _size(getattr(trainer.train_data_loader, "dataset", None), SIZES[name])
+            data_line = data_line if size == of_training else ""
+            remedy = f"leave `model.{name}` out, or set it to {size}"
+            problems.append(f"{what.format(size)}{data_line}, but {has.format(given)}{model_line}: {remedy}.")
     return problems
 
 

@@ -26,6 +26,7 @@ from sonosco_like.runs.remote_copy import RemoteCopy
 from sonosco_like.runs.run_folder import CHANGES, CONFIG, ENVIRONMENT, FINAL, LATEST, RUN_ID
 from sonosco_like.serialization import Document, Saved, Snapshot, absolute_path, dumps, replace_file, serializable
 from sonosco_like.training.changes import Changes, changed_values
+from sonosco_like.training.checks import SIZES
 from sonosco_like.training.consensus import is_mistake
 from sonosco_like.training.initialisation import InitialWeights, initialise
 from sonosco_like.training.provenance import copy_code, describe_environment, origin_of, warn_of_other_bits
@@ -240,7 +241,25 @@ def build_experiment(config: Document) -> Experiment:
     if type(seed) is int and not 0 <= seed <= _LARGEST_SEED:
         raise UsageError(f"`seed` must be from 0 to {_LARGEST_SEED}, got {seed}.")
     seed_everything(seed if type(seed) is int else Experiment.seed)
-    return config.build(Experiment)
+    experiment = config.build(Experiment)
+    experiment.trainer.parts.take_lines(_lines_of_sizes(config))
+    return experiment
+
+
+def _lines_of_sizes(config: Document) -> dict[str, tuple[str, str]]:
+    """Where the sizes of the data and those of the model are in a config, for messages."""
+    data = ("trainer", "train_data_loader", "dataset")
+    return {
+        name: (_in_file(config, (*data, part)), _in_file(config, ("trainer", "model", name)))
+        for name, part in SIZES.items()
+    }
+
+
+def _in_file(config: Document, path: tuple[str, ...]) -> str:
+    source, line = config.place(path)
+    if line is None:
+        return " (by default)"
+    return f" ({source})" if source.startswith("--") else f" ({source}:{line})"
 
 
 def read_experiment(config: Path, overrides: Iterable[str] = ()) -> Experiment:

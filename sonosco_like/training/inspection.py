@@ -32,6 +32,7 @@ from sonosco_like.training.checks import (
 )
 from sonosco_like.training.experiment import Experiment
 from sonosco_like.training.initialisation import initialise
+from sonosco_like.training.randomness import describe_seeds
 from sonosco_like.training.trainer import ModelTrainer
 
 _MOST_LISTED = 20
@@ -117,6 +118,8 @@ def inspect_experiment(
         with found.attempt():
             for number, line in enumerate(initialise(trainer.model, experiment.init_from).lines()):
                 found.add("model", "" if number else "init_from", line)
+    for name, line in describe_seeds(experiment):
+        found.add("seeds", name, line)
     usable = {
         name: _describe_data(name, loader, found, opening, progress) for name, loader in loaders_of(trainer).items()
     }
@@ -192,7 +195,7 @@ def _describe_text(trainer: ModelTrainer, found: Inspection) -> bool:
     """Note tokenizer and decoder; returns whether the model fits the data."""
     datasets = [getattr(loader, "dataset", None) for loader in loaders_of(trainer).values()]
     tokenizers = [tokenizer for each in datasets if (tokenizer := getattr(each, "tokenizer", None))]
-    problems = list(dict.fromkeys(problem for each in datasets for problem in unequal_sizes(trainer.model, each)))
+    problems = list(dict.fromkeys(problem for each in datasets for problem in unequal_sizes(trainer, each)))
     if tokenizers and hasattr(tokenizers[0], "size"):
         found.add("text", "vocabulary", f"{type(tokenizers[0]).__name__}, {tokenizers[0].size} labels")
     found.problems += problems
@@ -235,7 +238,8 @@ def _largest_batch(loader: Any) -> tuple[Any, str]:
         return next(iter(loader)), "the first"
     loader.dataset.prepare()
     for position in reversed(plan.padded_seconds.argsort(kind="stable").tolist()):
-        batch: Batch | None = loader.dataset.batch(loader.dataset.usable[plan[position]], loader.seed, loader.epoch)
+        rows = loader.dataset.usable[plan[position]]
+        batch: Batch | None = loader.dataset.batch(rows, loader.used_seed, loader.epoch)
         if batch is not None:
             return batch, f"the largest of epoch {loader.epoch}, number {position}"
     raise UsageError(f"No utterance of {loader.dataset.manifest} can be used.")

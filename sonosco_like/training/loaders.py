@@ -51,7 +51,7 @@ class Loaders:
 
     @property
     def seed(self) -> int:
-        """What the order of foreign data is drawn from: that of torch when the first batch was prepared."""
+        """What the order of data is drawn from that has no seed: that of torch when the first batch was prepared."""
         if self._seed is None:
             self._seed = torch.initial_seed()
         return self._seed
@@ -63,6 +63,8 @@ class Loaders:
 
     def adapt(self, loader: Any, even: bool = False) -> Any:
         """A loader that starts at any batch and disturbs no generator; with `even`, all shards are equal."""
+        if isinstance(loader, AudioDataLoader):
+            loader.take_seed(self.seed)
         known = self.find(loader)
         if known is not loader or _is_ready(loader):
             return known

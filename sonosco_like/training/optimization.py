@@ -15,6 +15,7 @@ from sonosco_like.optim.learning_rates import (
     replace_scheduled_rates,
     start_schedule,
     step_schedule,
+    steps_done,
 )
 from sonosco_like.training.checks import check_optimizer
 from sonosco_like.training.processes import Processes
@@ -39,6 +40,7 @@ class Optimization:
     ) -> None:
         self.optimizer = optimizer
         self.scheduler = scheduler
+        self.steps_before = 0  # of a schedule that a checkpoint has, but cannot be built yet
         self.scaler = scaler
         start_schedule(optimizer, scheduler)
         self.pending = 0  # batches whose gradients are not used yet
@@ -138,6 +140,15 @@ class Optimization:
             return True
         return self.pending == self._settled and self._changed is None
 
+    def use_schedule(self, scheduler: Any) -> None:
+        """Continue with another schedule, which is where it should be."""
+        self.scheduler = scheduler
+
+    @property
+    def schedule_steps(self) -> int:
+        """The steps that the schedule has done."""
+        return self.steps_before if self.scheduler is None else steps_done(self.scheduler.state_dict())
+
     def state_dict(self) -> dict[str, Any]:
         """The state of each part, and the gradients that wait for their step."""
         parts = {"optimizer": self.optimizer, "scaler": self.scaler}
@@ -157,6 +168,8 @@ class Optimization:
                 part.load_state_dict(content[name])
         if self.scheduler is not None:
             load_plain_state(self.scheduler, content["scheduler"])
+        elif "scheduler" in content:
+            self.steps_before = steps_done(content["scheduler"])
         self.pending = self._settled = content["pending"]
         gradients = content["gradients"]
         for name, parameter in self._named.items():

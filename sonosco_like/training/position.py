@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar
 
 from sonosco_like.errors import UsageError
-from sonosco_like.events import Duration, epoch_batches, has_lasted
+from sonosco_like.events import Duration, epoch_batches, epochs_done, has_lasted
 from sonosco_like.serialization import serializable
 
 T = TypeVar("T")
@@ -130,7 +130,11 @@ class Limit:
 
     def is_reached(self, trainer: Any) -> bool:
         """Whether the training has lasted that long."""
-        return self._duration is not None and has_lasted(self._duration, trainer)
+        if self._duration is None:
+            return False
+        if self._duration.unit == "dur":  # here the whole is all epochs: this limit itself shortens the training
+            return self._duration.reached(0, 0, 0, epochs_done(trainer) / trainer.epochs)
+        return has_lasted(self._duration, trainer)
 
     def ends_training(self, trainer: Any) -> bool:
         """Whether all processes end here, because one of them has reached the limit: each has its own clock."""

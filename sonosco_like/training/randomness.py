@@ -23,6 +23,17 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
+def describe_seeds(experiment: Any) -> list[tuple[str, str]]:
+    """Which seed goes where, as (what is drawn, seed and where it is set); gives loaders without one their seed."""
+    trainer, own = experiment.trainer, f"{experiment.seed} (seed)"
+    lines = [("weights, dropout", own)]
+    loader = trainer.parts.loaders.adapt(trainer.train_data_loader)
+    given = getattr(loader, "seed", None) if hasattr(loader, "take_seed") else None
+    lines.append(("order, augmentation", own if given is None else f"{given} (trainer.train_data_loader.seed)"))
+    corpus = getattr(experiment.corpus, "seed", None)
+    return lines if corpus is None else [*lines, ("generated corpus", f"{corpus} (corpus.seed)")]
+
+
 def generator_states() -> dict[str, Any]:
     """Where every generator is: torch's on the CPU and on each GPU, Python's and numpy's."""
     name, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 Parts = tuple[Any, ...]
 _TRAINER = "trainer"
+_LOADER_SEED = re.compile(r"trainer\.\w+_data_loader(\.\w+)?\.seed")
 _MOST_NAMED = 30  # entries of a list in a message
 
 
@@ -75,7 +77,8 @@ def open_with_config(
     given = read()
     after = Document.of(given)
     before = _config_of_run(folder, after)
-    found = list(_differences(before.get(), after.get(), _began_in(folder)))
+    differing = _differences(before.get(), after.get(), _began_in(folder))
+    found = [parts for parts in differing if not _leaves_seed_open(after, parts)]
     if Checkpoints(folder).newest() is None and Checkpoints(folder).final() is None and found:
         _, step = open_run(folder)  # it refuses a run that has lost its checkpoints
         for parts in found:
@@ -98,6 +101,11 @@ def open_with_config(
         raise _refusal(problems, folder)
     settings = [f"{join_path(parts)}={after.text(parts).strip()}" for parts in found]
     return open_run(folder, [*settings, *overrides], by_config=True)
+
+
+def _leaves_seed_open(given: Document, parts: Parts) -> bool:
+    """Whether a config names no seed for a loader: the run keeps the one that it has, as older runs do."""
+    return bool(_LOADER_SEED.fullmatch(join_path(parts))) and given.get(parts) is None
 
 
 def _config_of_run(folder: Path, given: Document) -> Document:

@@ -13,7 +13,9 @@ from sonosco_like.errors import UsageError
 from sonosco_like.events import Moment, Stop, share_done
 
 
-def walk(every: Every, epochs: int, batches: int, start: int = 0, sized: bool = True, pace: float = 1.0):
+def walk(
+    every: Every, epochs: int, batches: int, start: int = 0, sized: bool = True, pace: float = 1.0, max_duration=None
+):
     """The times at which an interval is over, from a batch of a run to its end: batch numbers, and epochs as `e1`."""
     loader = [None] * batches if sized else iter(())
     found = []
@@ -21,7 +23,7 @@ def walk(every: Every, epochs: int, batches: int, start: int = 0, sized: bool = 
         for step in range(batches):
             done = epoch * batches + step + 1
             context = SimpleNamespace(
-                callbacks=[],
+                callbacks=[], max_duration=max_duration,
                 epoch=epoch, epochs=epochs, batches_done=step + 1, global_step=done, seconds=pace * done,
                 train_data_loader=loader,
             )  # fmt: skip
@@ -66,6 +68,11 @@ def test_shares_that_floats_cannot_hold_come_at_their_own_batch():
     assert walk(Every("0.1dur"), epochs=10, batches=1) == list(range(1, 11))  # 0.3 / 0.1 is below 3
 
 
+def test_half_of_a_training_that_is_limited_is_half_of_its_limit():
+    assert walk(Every("0.5dur"), epochs=4, batches=6, max_duration="8ba")[0] == 4
+    assert walk(Every("0.5dur"), epochs=4, batches=6, max_duration="2ep")[0] == 6
+
+
 @pytest.mark.parametrize("text", ["0s", "0ba", "ten", "1.5ep"])
 def test_what_is_no_interval_is_refused(text):
     with pytest.raises(UsageError, match=text):
@@ -79,7 +86,19 @@ def test_an_epoch_is_over_unless_it_was_interrupted():
 
 
 def test_the_share_done_counts_batches_where_it_can():
-    context = SimpleNamespace(epoch=1, epochs=4, batches_done=2, train_data_loader=[0] * 4, callbacks=[])
+    context = SimpleNamespace(
+        epoch=1, epochs=4, batches_done=2, global_step=6, train_data_loader=[0] * 4, callbacks=[], max_duration=None
+    )
     assert share_done(context) == 0.375
     context.train_data_loader = iter(())
     assert share_done(context) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("limit", "share"), [("12ba", 0.5), ("2ep", 0.75), ("0.5dur", 0.75), ("100ba", 0.375), ("5min", 0.375)]
+)
+def test_a_limit_shortens_the_training_that_shares_are_of(limit, share):
+    context = SimpleNamespace(
+        epoch=1, epochs=4, batches_done=2, global_step=6, train_data_loader=[0] * 4, callbacks=[], max_duration=limit
+    )
+    assert share_done(context) == share

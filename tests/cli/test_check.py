@@ -92,7 +92,7 @@ def test_all_problems_are_found_at_once(config, capsys):
     captured = capsys.readouterr()
     assert "word_error_rate reads decoded text" in captured.err
     assert "nowhere.jsonl" in captured.err
-    assert "The tokenizer has 7 labels, but the model writes 9: set `model.vocabulary_size` to 7." in captured.err
+    assert "but the model writes 9 (--set trainer.model.vocabulary_size): leave `model.vocabulary_si" in captured.err
     assert "reads 'val_los', which nobody computes" in captured.err
     assert "4 problems" in captured.out
 

@@ -138,6 +138,9 @@ def test_word_pieces_that_cannot_be_learned_or_read_say_so(tmp_path: Path) -> No
     with pytest.raises(UsageError, match="cannot learn 10000 labels"):
         SentencePieceTokenizer.train(TEXTS, tmp_path / "p.model", size=10000)
     assert not (tmp_path / "p.model").exists()
+    with pytest.raises(DataError, match=r"does not exist yet\. Learn it .* sonosco data pieces"):
+        SentencePieceTokenizer(model=tmp_path / "p.model").encode("one")
+    (tmp_path / "p.model").write_bytes(b"no model")
     with pytest.raises(DataError, match="cannot be read"):
         SentencePieceTokenizer(model=tmp_path / "p.model").encode("one")
 

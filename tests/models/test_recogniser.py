@@ -54,7 +54,7 @@ def test_ctc_logits_of_a_model_without_ctc_are_refused_with_the_remedy(make_mode
         make_model("las-dot").ctc_logits(None)
 
 
-@pytest.mark.parametrize("fields", [{"vocabulary_size": 4, "features": 40}, {"vocabulary_size": 9, "features": 0}])
+@pytest.mark.parametrize("fields", [{"vocabulary_size": 4, "features": 40}, {"vocabulary_size": 9, "features": -1}])
 def test_impossible_sizes_are_refused(fields):
     with pytest.raises(UsageError, match="got"):
         TDS(**fields)

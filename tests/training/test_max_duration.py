@@ -41,7 +41,7 @@ def test_a_share_of_the_training_is_one_of_its_batches_for_everybody(share):
         trainer.start_training()
         return trainer.global_step, seen
 
-    assert steps_of(max_duration=share) == (steps_of()[1][0], steps_of()[1][:1])
+    assert steps_of(max_duration=share)[0] == steps_of()[1][0]
     assert steps_of(max_duration="0.3dur")[0] == 12
 
 
