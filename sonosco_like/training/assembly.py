@@ -24,6 +24,7 @@ from sonosco_like.training.checks import (
     check_serializable,
     check_shares,
     check_texts,
+    fill_sizes,
 )
 from sonosco_like.training.loaders import Loaders, say_how_it_resumes
 from sonosco_like.training.optimization import Optimization
@@ -153,6 +154,7 @@ class Assembly:
     """
 
     def __init__(self, trainer: Any) -> None:
+        fill_sizes(trainer.model, trainer.train_data_loader)
         self._trainer = trainer
         self.built: dict[str, Any] = {}
         self.device = torch.device("cpu")

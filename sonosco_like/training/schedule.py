@@ -40,11 +40,11 @@ class ScheduleLengths:
         """Whether a schedule can be built."""
         return not isinstance(schedule, Scheduler) or self._steps.keys() >= set(schedule.lengths.values())
 
-    def in_steps(self, schedule: Any) -> Any:
-        """A schedule with numbers in the place of its lengths; anything else as it is."""
-        if not isinstance(schedule, Scheduler):
-            return schedule
-        return schedule.in_steps(lambda duration: self._steps[str(duration)])
+    def build(self, schedule: Any, optimizer: Any) -> Any:
+        """The scheduler of an optimizer that a schedule with lengths describes; what cannot be built as it is."""
+        if isinstance(schedule, Scheduler):
+            schedule = schedule.in_steps(lambda duration: self._steps[str(duration)])
+        return schedule.build(optimizer) if hasattr(schedule, "build") else schedule
 
     def count(self, schedule: Any, trainer: Any) -> bool:
         """Count the steps of the lengths of a schedule; returns whether they are others than before."""

@@ -20,7 +20,7 @@ from sonosco_like.serialization import serializable, state
 from sonosco_like.training.assembly import BUILT, BUILT_FROM, Assembly, let_settings_be_built
 from sonosco_like.training.batches import memory_errors_as_usage_errors, next_batch, to_device, weight_of
 from sonosco_like.training.calling import check_loss, loss_of, output_of
-from sonosco_like.training.checks import check_is_model, check_settings, fill_sizes
+from sonosco_like.training.checks import check_is_model, check_settings
 from sonosco_like.training.guard import Guard
 from sonosco_like.training.loaders import made, tokenizer_of
 from sonosco_like.training.measures import PerformanceMeasures
@@ -99,7 +99,6 @@ class ModelTrainer:
     def init(self) -> None:
         """Refuse settings that cannot be, and begin with nothing built."""
         check_settings(self)
-        fill_sizes(self.model, self.train_data_loader)
         self.experiment: Any = None
         self.performance_measures = PerformanceMeasures()
         self.requests = Requests(self.processes)  # to stop, to save a checkpoint
@@ -210,8 +209,7 @@ class ModelTrainer:
     @stage("build_scheduler", may_be_none=True)
     def build_scheduler(self, optimizer: Any) -> Any:
         """The schedule of an optimizer, if there is one."""
-        schedule = self.parts.lengths.in_steps(self.scheduler)
-        return schedule.build(optimizer) if hasattr(schedule, "build") else schedule
+        return self.parts.lengths.build(self.scheduler, optimizer)
 
     @stage("build_data")
     def build_data(self, name: str, loader: Any) -> Any:
