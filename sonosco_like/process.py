@@ -1,4 +1,4 @@
-"""This process: the signals that stop it (Ctrl-C, SIGTERM and SIGHUP reach every process of a job), and its memory.
+"""This process: what it may use, and the signals that stop it (Ctrl-C, SIGTERM, SIGHUP), which reach all of a job.
 
 Layer 0, and without torch: the processes that synthesise speech, the loader workers and the command line share it.
 """
@@ -74,6 +74,27 @@ def exit_at_once(number: int, sentence: str) -> NoReturn:
     with contextlib.suppress(OSError):
         os.write(2, (_SHOW_CURSOR if os.isatty(2) else b"") + (f"{sentence}\n".encode() if sentence else b""))
     os._exit(128 + number)
+
+
+def usable_processors() -> int:
+    """The number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def available_memory() -> int | None:
+    """Bytes of memory that this process may still take: of the machine, or of its container; None if not known."""
+    known = []
+    memory = Path("/proc/meminfo")  # Linux
+    if memory.exists():
+        lines = dict(line.split(":", 1) for line in memory.read_text().splitlines())
+        known += [int(lines["MemAvailable"].split()[0]) * 1024] if "MemAvailable" in lines else []
+    for limit in map(Path, _CGROUP_LIMITS):
+        if limit.exists() and (text := limit.read_text().strip()).isdecimal():
+            known.append(int(text) - (resident_memory()[0] or 0))
+    return min(known, default=None)
 
 
 def resident_memory() -> tuple[int | None, int | None]:

@@ -26,6 +26,7 @@ _COMMANDS = {  # each command and its module
     "diff": "runs",
     "evaluate": "evaluate",
     "export": "export",
+    "init": "init",
     "resume": "train",
     "runs": "runs",
     "schema": "completion",
@@ -64,6 +65,7 @@ def sonosco() -> None:
     \b
     Examples:
       sonosco train --config configs/las.yaml                 train on a generated corpus
+      sonosco init mine --train train.jsonl --val val.jsonl   a config that fits your data
       sonosco resume runs/las                                 continue after Ctrl-C or a crash
       sonosco evaluate runs/las --manifest corpus/test.jsonl  word and character error rates
       sonosco transcribe runs/las call.wav                    text of a recording

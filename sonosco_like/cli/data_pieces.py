@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +45,10 @@ def pieces(sources: tuple[Path, ...], size: int, output: Path, kind: Any, case: 
     from sonosco_like.data.text import TextCleaner
     from sonosco_like.data.tools.pieces import learn_pieces
     from sonosco_like.progress import show_progress
+    from sonosco_like.serialization import quote_text
 
     learnt = learn_pieces(sources, output, size, kind, TextCleaner(case=case), force, show_progress)
     click.echo(f"{output}: {learnt.size} labels\n\nTo use them, write under `dataset:` in your config:")
-    click.echo(f"  tokenizer: {{class: SentencePieceTokenizer, model: {_as_yaml(str(output))}}}")
+    click.echo(f"  tokenizer: {{class: SentencePieceTokenizer, model: {quote_text(str(output))}}}")
     click.echo(f"  cleaner: {{case: {case}}}")
     click.echo(f"If the model has a `vocabulary_size`, it is {learnt.size}.")
-
-
-def _as_yaml(text: str) -> str:
-    """A text as a value in YAML: plain where that is safe, otherwise in quotes."""
-    return text if re.fullmatch(r"[A-Za-z_./][\w./-]*", text, re.ASCII) else json.dumps(text, ensure_ascii=False)

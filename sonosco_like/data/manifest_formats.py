@@ -66,10 +66,15 @@ def read_rows(path: Path, records: Iterable[Any], parse_row: Callable[[Any], Man
     return pa.Table.from_batches(batches, SCHEMA)
 
 
+_NO_TEXT = "`text` must be the transcript, got nothing"
+
+
 def bad_rows_error(path: Path, problems: Sequence[tuple[int, str]]) -> DataError:
     """One error for several rows, which are numbered from 1; blank lines and the header are not counted."""
     listed = "\n".join(f"  row {number}: {message}" for number, message in problems[:MOST_PROBLEMS])
     more = "\n  (there may be more)" if len(problems) >= MOST_PROBLEMS else ""
+    if all(message == _NO_TEXT for _, message in problems):
+        more += "\n`sonosco data manifest` takes the texts from .txt files beside the recordings."
     return DataError(f"The manifest {path} has rows that cannot be used. Correct or remove them:\n{listed}{more}")
 
 
@@ -156,7 +161,7 @@ def make_row(values: dict[str, Any]) -> ManifestRow:
         hint = did_you_mean("audio_filepath", values.keys()) if "audio_filepath" not in values else ""
         raise BadRowError(f"`audio_filepath` must be the path of a recording, got {_short_repr(audio)}{hint}")
     if not isinstance(text, str):
-        raise BadRowError(f"`text` must be the transcript, got {_short_repr(text)}")
+        raise BadRowError(_NO_TEXT if text is None else f"`text` must be the transcript, got {_short_repr(text)}")
     for name in ("audio_filepath", "text", "id", "speaker"):
         refuse_half_characters(name, values.get(name))
     return ManifestRow(

@@ -35,6 +35,7 @@ from sonosco_like.serialization.nodes import join_path, split_path
 from sonosco_like.serialization.registry import REGISTRY, is_abstract
 from sonosco_like.serialization.saved_folder import Saved, load, restore, verify
 from sonosco_like.serialization.schema import json_schema
+from sonosco_like.serialization.yaml_text import quote_text
 
 if TYPE_CHECKING:
     from sonosco_like.serialization.difference import Difference, diff
@@ -44,7 +45,7 @@ __all__ = [
     "Snapshot",
     "absolute_path", "detect_replacement", "diff", "dumps", "field_types", "file_differs", "flush_folder", "hash_file",
     "is_abstract", "is_state", "join_path", "json_schema", "load", "loads", "new_folder", "parse_origin",
-    "quote_override", "read_file", "read_origin", "replace_file", "restore", "restore_previous", "save",
+    "quote_override", "quote_text", "read_file", "read_origin", "replace_file", "restore", "restore_previous", "save",
     "serializable", "split_path", "state", "verify", "write_file",
 ]  # fmt: skip
 

@@ -11,6 +11,7 @@ written in quotes.
 from __future__ import annotations
 
 import functools
+import json
 import re
 from enum import Enum
 from typing import Any, Final, NoReturn
@@ -207,6 +208,12 @@ def write(node: Node, anchors: dict[int, str] | None = None) -> str:
         return _NamingDumper(anchors, *args, **options) if anchors else _Dumper(*args, **options)
 
     return str(yaml.serialize(node, Dumper=dumper, allow_unicode=True, width=120))
+
+
+def quote_text(text: str) -> str:
+    """A text as a value for people to read: plain where that is safe, otherwise in quotes."""
+    is_safe = re.fullmatch(r"[A-Za-z_./][\w./-]*", text, re.ASCII) and plain_kind(text) is Kind.TEXT
+    return text if is_safe else json.dumps(text, ensure_ascii=False)
 
 
 def line_of(node: Node) -> int | None:

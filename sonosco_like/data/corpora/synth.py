@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +18,7 @@ from sonosco_like.data.corpora.rendering import SpeakerJob, SpokenUtterance, ren
 from sonosco_like.data.corpora.speakers import draw_voices, split_variants
 from sonosco_like.data.tools.split import SHARES
 from sonosco_like.errors import UsageError
+from sonosco_like.process import usable_processors
 from sonosco_like.progress import Progress, no_progress
 from sonosco_like.records import Utterance
 from sonosco_like.serialization import replace_file, serializable
@@ -54,7 +54,7 @@ def synthesize(
     jobs = plan_speakers(target / "audio", kind, minutes, seed, variety)
     spoken: dict[str, list[SpokenUtterance]] = {split: [] for split in SPLITS}
     shown = progress(f"{kind} spoken by {len(jobs)} speakers", minutes * 60, "s")
-    with closing(render_speakers(jobs, workers or _processors())) as rendered, shown as advance:
+    with closing(render_speakers(jobs, workers or usable_processors())) as rendered, shown as advance:
         for job, utterances in zip(jobs, rendered, strict=True):
             spoken[job.split] += utterances
             advance(sum(utterance.duration for utterance in utterances))
@@ -83,11 +83,6 @@ def plan_speakers(folder: Path, kind: str, minutes: float, seed: int, variety: f
                 )
             )
     return jobs
-
-
-def _processors() -> int:
-    """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _utterance(spoken: SpokenUtterance) -> Utterance:

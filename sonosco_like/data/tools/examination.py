@@ -55,10 +55,11 @@ class Fault(NamedTuple):
 
 @dataclass
 class Examination:
-    """Faults by the index of their row, how many recordings have which sample rate, and how many were decoded."""
+    """Faults by row, how many recordings have which sample rate and how many channels, and how many were decoded."""
 
     faults: dict[int, list[Fault]] = field(default_factory=dict)
     sample_rates: Counter[int] = field(default_factory=Counter)
+    channels: Counter[int] = field(default_factory=Counter)
     recordings: int = 0
     decoded: int = 0
 
@@ -81,6 +82,7 @@ def examine_recordings(
         else:
             headers[path] = header
             found.sample_rates[header.sample_rate] += 1
+            found.channels[header.channels] += 1
             _add_header_faults(found, manifest, path, header, rows[path])
     chosen = list(headers) if opening == "all" else list(_sample(headers))
     found.decoded = len(chosen)
