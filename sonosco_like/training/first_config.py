@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
@@ -10,6 +12,7 @@ from sonosco_like.data.tools.pieces import learn_pieces
 from sonosco_like.data.tools.survey import concerns, survey_data
 from sonosco_like.errors import UsageError
 from sonosco_like.progress import Progress, no_progress
+from sonosco_like.records import SPECIAL_SYMBOLS
 from sonosco_like.serialization import Document, replace_file
 from sonosco_like.training.experiment import build_experiment
 from sonosco_like.training.proposal import (
@@ -50,11 +53,23 @@ def write_first_config(
     survey = survey_data(train, val, progress)
     proposal = propose(folder, survey, look_at_machine(), minutes, model, labels)
     folder.mkdir(parents=True, exist_ok=True)
-    if proposal.pieces:
-        learn_pieces([train], proposal.pieces_file, proposal.pieces, "bpe", survey.writing.cleaner, progress=progress)
+    proposal = _learn_pieces(proposal, progress)
     proposal = _fit(proposal, progress)
     replace_file(config, write_proposal(proposal).encode())
     return proposal, list(concerns(survey))
+
+
+def _learn_pieces(proposal: Proposal, progress: Progress) -> Proposal:
+    """Learn the word pieces, fewer if the texts have not as many; characters if they have hardly any."""
+    size, writing = proposal.pieces, proposal.survey.writing
+    while size and size > len(writing.characters) + len(SPECIAL_SYMBOLS):
+        with suppress(UsageError):  # more than there are
+            found = learn_pieces(
+                [proposal.survey.train.path], proposal.pieces_file, size, "bpe", writing.cleaner, progress=progress
+            )
+            return replace(proposal, pieces=found.size)
+        size = size * 2 // 3
+    return replace(proposal, pieces=None)
 
 
 def _fit(proposal: Proposal, progress: Progress) -> Proposal:

@@ -40,6 +40,7 @@ _CROWDED_SHARE = 0.02
 _FEWEST_WHOLE_EPOCHS = 5  # a training of fewer ends within one, to use the time
 _FEWEST_PASSES = 5  # of a larger model over the data
 _MOST_VALIDATIONS, _FEWEST_VALIDATIONS, _VALIDATION_SHARE = 15, 3, 0.1
+_FEWEST_BATCHES_BETWEEN = 20  # validations
 _MEMORY_SHARE = 0.7
 
 
@@ -176,8 +177,8 @@ def _choose_longest(survey: Survey) -> tuple[float | None, str]:
     lost = float(durations[longer].sum() / durations.sum())
     if lost > 0.5:
         raise UsageError(
-            f"{longer.sum():,} of {len(durations):,} utterances of {survey.train.path} are longer than {_LONGEST:g} s; "
-            f"the longest has {durations.max():.0f} s. Cut them at pauses into utterances of 1 to 20 s, each with its text."
+            f"{longer.sum():,} of {len(durations):,} utterances of {survey.train.path} are longer than {_LONGEST:g} s, "
+            f"up to {durations.max():.0f} s. Cut them at pauses into utterances of 1 to 20 s, each with its text."
         )
     of_val = (survey.val.durations > _LONGEST).sum()
     counts = f"{longer.sum():,} of training ({lost:.1%} of the audio), {of_val:,} of validation"
@@ -233,7 +234,9 @@ def fit_to_time(proposal: Proposal, times: TrialTimes) -> Proposal:
     epochs = max(budget - validations * times.validation, 0.5 * budget) / times.epoch
     fitted = replace(proposal, epoch_seconds=times.epoch)
     if epochs < _FEWEST_WHOLE_EPOCHS:
-        every = max(1, int(epochs * times.batches_per_epoch / validations))
+        batches = epochs * times.batches_per_epoch
+        validations = max(_FEWEST_VALIDATIONS, min(validations, int(batches / _FEWEST_BATCHES_BETWEEN)))
+        every = max(1, int(batches / validations))
         length = f"{every * validations:,} batches, {epochs:.2g} epochs of {times.epoch:.0f} s"
         fitted = replace(fitted, epochs=math.ceil(epochs), batches=every * validations, validate_every=every)
     else:

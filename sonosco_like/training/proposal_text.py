@@ -87,7 +87,9 @@ def _old(text, p):
     from sonosco_like.data.sampling import BucketSampler
 
     n = p.batches or p.epochs * len(
-        BucketSampler(batch_seconds=p.batch_seconds).plan(Manifest.read(p.survey.train.path).durations, 0, 0)
+        BucketSampler(batch_seconds=p.batch_seconds).plan(
+            p.survey.train.durations[p.survey.train.durations <= p.batch_seconds], 0, 0
+        )
     )
     return text.replace(
         "warmup: 0.1dur, hold: 0.5dur, total: 1dur", f"warmup: {n // 10}, hold: {n // 2}, total: {n + 1}"

@@ -81,11 +81,11 @@ def test_the_same_recordings_in_both_sets_are_refused_with_the_command_that_spli
 
 
 def test_data_without_texts_or_without_recordings_is_refused(tmp_path, val):
-    with pytest.raises(DataError, match="None of the 2 rows .* has a text.*sonosco data manifest"):
+    with pytest.raises(DataError, match=r"None of the 2 rows .* has a text.*sonosco data manifest"):
         survey_data(corpus(tmp_path, "a", [16000] * 2, text=" "), val)
-    with pytest.raises(DataError, match="got nothing\n.*sonosco data manifest"):
+    with pytest.raises(DataError, match=r"got nothing\n.*sonosco data manifest"):
         survey_data(corpus(tmp_path, "b", [16000] * 2, text=None), val)
-    with pytest.raises(DataError, match="No recording .* can be used.*missing file"):
+    with pytest.raises(DataError, match=r"No recording .* can be used.*missing file"):
         survey_data(corpus(tmp_path, "c", [16000] * 2, audio_filepath=["x.wav", "y.wav"]), val)
 
 
