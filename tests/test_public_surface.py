@@ -40,7 +40,7 @@ COMMANDS = {
         "--decode", "--force", "--format", "--help", "--import", "--input", "--int8", "--no-verify", "--opset",
         "--output", "--verify", "RUN",
     ],
-    "init": ["--help", "--labels", "--minutes", "--model", "--train", "--val", "DIR"],
+    "init": ["--help", "--labels", "--minutes", "--model", "--train", "--val", "FOLDER"],
     "resume": ["--allow-write", "--device", "--help", "--import", "--run-dir", "--set", "RUN_DIR"],
     "runs": ["--help", "--json", "--sort", "FOLDER"],
     "schema": ["--help", "--import", "--indent"],

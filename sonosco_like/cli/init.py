@@ -40,11 +40,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="What the model writes: characters, or word pieces that are learned from the training texts.",
 )
 def init(folder: Path, train: Path, val: Path | None, **options: Any) -> None:
-    """Write a first config that fits the data and this machine to DIR/config.yaml.
+    """Write a config that fits your data and machine.
 
-    Looks at lengths, sample rates, speakers and characters of the data, at the processors, the memory and the GPU, and
-    trains a few batches to see how many epochs the time is enough for. Says why it chooses what it chooses. Nothing is
-    overwritten.
+    It is DIR/config.yaml, and nothing is overwritten. The command looks at lengths, sample rates, speakers and characters of the data, at the processors, the memory and the GPU, and
+    trains a few batches to see how many epochs the time is enough for. It says why it chooses what it chooses.
 
     \b
     Examples:

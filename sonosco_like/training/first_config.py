@@ -27,7 +27,7 @@ from sonosco_like.training.proposal import (
 from sonosco_like.training.proposal_text import write_proposal
 from sonosco_like.training.trial import TrialTimes, time_training
 
-_TRIAL_SECONDS = 10.0
+_TRIAL_SECONDS = (2.0, 10.0)
 
 
 def write_first_config(
@@ -85,4 +85,6 @@ def _fit(proposal: Proposal, progress: Progress) -> Proposal:
 
 def _time(proposal: Proposal) -> TrialTimes:
     document = Document.parse(write_proposal(proposal), "the first config")
-    return time_training(build_experiment(document).trainer, _TRIAL_SECONDS)
+    shortest, longest = _TRIAL_SECONDS
+    seconds = min(max(proposal.minutes, shortest), longest)  # one for each minute
+    return time_training(build_experiment(document).trainer, seconds)

@@ -24,7 +24,7 @@ _DEEPSPEECH2 = """\
 _CONFORMER = """\
     class: Conformer
     ctc: true
-    attention_decoder: null
+    decoder: null
     encoder: {size: %d, layers: %d, heads: 4, kernel: %d, channels: %d, dropout: %g}
 """
 _LAS = """\
@@ -37,7 +37,7 @@ _LAS = """\
       layers: %d
       dropout: 0.2
 """ + _CONVOLUTIONS + """\
-    attention_decoder:
+    decoder:
       class: Speller
       hidden_size: %d
       layers: 1
@@ -48,7 +48,7 @@ _LAS = """\
 _TDS = """\
     class: TDS
     ctc: true
-    attention_decoder: null
+    decoder: null
     encoder:
       norm_over: frame
       dropout: %g
@@ -75,25 +75,7 @@ _CHANGE_FIRST = {  # the lines that make a model larger
 
 def write_proposal(proposal: Proposal) -> str:
     """The YAML text of a proposal."""
-    return _old("".join((_head(proposal), _trainer(proposal), _training_data(proposal), _rest(proposal))), proposal)
-
-
-def _old(text, p):
-    v = p.pieces or len(p.survey.writing.alphabet) + 4
-    text = text.replace("attention_decoder:", "decoder:").replace(
-        "    encoder:", f"    vocabulary_size: {v}\n    features: {p.mels}\n    encoder:", 1
-    )
-    from sonosco_like.data.manifest import Manifest
-    from sonosco_like.data.sampling import BucketSampler
-
-    n = p.batches or p.epochs * len(
-        BucketSampler(batch_seconds=p.batch_seconds).plan(
-            p.survey.train.durations[p.survey.train.durations <= p.batch_seconds], 0, 0
-        )
-    )
-    return text.replace(
-        "warmup: 0.1dur, hold: 0.5dur, total: 1dur", f"warmup: {n // 10}, hold: {n // 2}, total: {n + 1}"
-    )
+    return "".join((_head(proposal), _trainer(proposal), _training_data(proposal), _rest(proposal)))
 
 
 def _model(proposal: Proposal) -> str:
