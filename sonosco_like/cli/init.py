@@ -42,8 +42,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 def init(folder: Path, train: Path, val: Path | None, **options: Any) -> None:
     """Write a config that fits your data and machine.
 
-    It is DIR/config.yaml, and nothing is overwritten. The command looks at lengths, sample rates, speakers and characters of the data, at the processors, the memory and the GPU, and
-    trains a few batches to see how many epochs the time is enough for. It says why it chooses what it chooses.
+    It is DIR/config.yaml, and nothing is overwritten. The command looks at lengths, sample rates, speakers and
+    characters of the data, and at the processors, the memory and the GPU. It trains a few batches to see how many
+    epochs the time is enough for, and says why it chooses what it chooses.
 
     \b
     Examples:
