@@ -19,6 +19,7 @@ COMMANDS = {
     "data an4": ["--force", "--help", "--seed", "--source", "FOLDER"],
     "data common-voice": ["--force", "--help", "--language", "--seed", "--source", "FOLDER"],
     "data librispeech": ["--force", "--help", "--part", "--seed", "--source", "FOLDER"],
+    "data lm": ["--case", "--closed", "--force", "--help", "--order", "--output", "SOURCES"],
     "data manifest": ["--force", "--help", "--output", "--speaker", "FOLDER"],
     "data merge": ["--force", "--help", "--output", "SOURCES"],
     "data pieces": ["--case", "--force", "--help", "--kind", "--output", "--size", "SOURCES"],
@@ -33,8 +34,8 @@ COMMANDS = {
     "evaluate": [
         "--against", "--batch-seconds", "--beam", "--bootstraps", "--column", "--ctc-weight", "--decode", "--device",
         "--errors", "--force", "--help", "--hot-word", "--hot-word-bonus", "--html", "--import", "--json", "--lm",
-        "--lm-weight", "--manifest", "--normalizer", "--pred-text", "--seed", "--word-bonus", "--workers", "--worst",
-        "RUN",
+        "--lm-weight", "--manifest", "--normalizer", "--pred-text", "--seed", "--tune-lm", "--word-bonus", "--workers",
+        "--worst", "RUN",
     ],
     "export": [
         "--decode", "--force", "--format", "--help", "--import", "--input", "--int8", "--no-verify", "--opset",

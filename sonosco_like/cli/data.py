@@ -1,4 +1,4 @@
-"""`sonosco data`: generate corpora, make manifests of public ones, work with manifests, and learn word pieces."""
+"""`sonosco data`: generate corpora, make manifests of public ones, work with manifests, and learn from their texts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sonosco_like.cli.data_lm import lm
 from sonosco_like.cli.data_pieces import pieces
 from sonosco_like.cli.options import force as _force
 from sonosco_like.cli.options import opening
@@ -41,6 +42,7 @@ def data() -> None:
     """
 
 
+data.add_command(lm)
 data.add_command(pieces)
 
 

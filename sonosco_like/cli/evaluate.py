@@ -28,11 +28,11 @@ from sonosco_like.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
     from sonosco_like.data.tools.predictions import PredictedUtterance
-    from sonosco_like.evaluation import Comparison, Evaluation, ModelEvaluator, Result
+    from sonosco_like.evaluation import Comparison, Evaluation, ModelEvaluator, Result, Tuning
     from sonosco_like.inference import DecoderSettings
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
-_OF_RECOGNISERS = ("manifest", "batch_seconds", "workers", "device", "pred_text", *DECODER_NAMES)
+_OF_RECOGNISERS = ("manifest", "batch_seconds", "workers", "device", "pred_text", "tune_lm", *DECODER_NAMES)
 _DONE, _SOME_UNUSABLE = 0, 1
 
 
@@ -77,6 +77,11 @@ _DONE, _SOME_UNUSABLE = 0, 1
 @click.option("--batch-seconds", type=float, default=120.0, show_default=True, help="Seconds of audio in one batch.")
 @click.option("--workers", type=click.IntRange(0), default=0, show_default=True, help="Processes that read audio.")
 @decoder_options
+@click.option(
+    "--tune-lm",
+    is_flag=True,
+    help="First find the --lm-weight and the --word-bonus with the fewest errors on the manifest, a validation set.",
+)
 @click.option("--device", help="Such as cpu or cuda:0; the GPU, if there is one, if not given.")
 @imports
 def evaluate(
@@ -91,6 +96,7 @@ def evaluate(
     force: bool,
     against: Path | None,
     most_worst: int,
+    tune_lm: bool,
     device: str | None,
     modules: tuple[str, ...],
     **options: Any,
@@ -111,6 +117,7 @@ def evaluate(
       sonosco evaluate runs/digits --manifest corpus/test.jsonl
       sonosco evaluate runs/new --manifest test.jsonl --against runs/old --html new.html --json new.json
       sonosco evaluate runs/digits --manifest test.jsonl --beam 16 --lm words.arpa
+      sonosco evaluate runs/digits --manifest val.jsonl --lm words.arpa --tune-lm
       sonosco evaluate runs/digits --manifest test.jsonl --normalizer english --pred-text digits.jsonl
       sonosco evaluate other-tool.jsonl --normalizer english --against digits.jsonl
     """
@@ -121,6 +128,10 @@ def evaluate(
 
     files = _Files(json, html, errors, pred_text)
     files.check(force, run, manifest, against)
+    if tune_lm and against is not None:
+        raise UsageError(
+            "--tune-lm does not go with --against: tune first, then compare with the weights that it finds."
+        )
     evaluator = ModelEvaluator(normalizer=find_normalizer(normalizer), **options)
     others = _read_results(against, evaluator) if against is not None else None
     with _hide_skip_warnings():
@@ -128,7 +139,7 @@ def evaluate(
             _refuse_options_of_recognisers(run, against)
             subject = _judge_texts(evaluator, run, column)
         else:
-            subject = _judge_run(evaluator, run, manifest, column, settings, device)
+            subject = _judge_run(evaluator, run, manifest, column, settings, device, tune_lm)
         if against is not None and others is None:
             others = _judge_others(subject, against, settings, device)
     comparison = subject.evaluation.against(others, str(against)) if others is not None else None
@@ -150,6 +161,7 @@ class _Subject:
     title: str
     source: Mapping[str, str]
     columns: Mapping[str, Evaluation] = field(default_factory=dict)
+    tuning: Tuning | None = None
 
     @cached_property
     def comparisons(self) -> dict[str, Comparison]:
@@ -165,8 +177,9 @@ def _judge_run(
     column: str | None,
     settings: DecoderSettings,
     device: str | None,
+    tune_lm: bool,
 ) -> _Subject:
-    from sonosco_like.evaluation import training_normalizer
+    from sonosco_like.evaluation import training_normalizer, tune_language_model
     from sonosco_like.inference import load_transcriber
     from sonosco_like.progress import show_progress
 
@@ -174,13 +187,15 @@ def _judge_run(
         raise UsageError(f"Name the utterances on which {run} is to be evaluated: --manifest FILE.")
     if column is not None:
         raise UsageError(f"--column {column} needs a manifest with predictions; {run} is none.")
-    transcriber = load_transcriber(run, device, settings)
-    evaluation = evaluator.evaluate(transcriber, manifest, show_progress)
-    recogniser = transcriber.recogniser
+    recogniser = load_transcriber(run, device, settings).recogniser
+    tuning = tune_language_model(recogniser, evaluator, manifest, show_progress) if tune_lm else None
+    if tuning is not None:
+        recogniser.decoder = tuning.decoder
+    evaluation = evaluator.evaluate(recogniser, manifest, show_progress)
     if evaluation.normalizer.rule is None:  # others are compared in the form of this run's training
         evaluator = replace(evaluator, normalizer=training_normalizer(recogniser.cleaner))
     source = {"checkpoint": str(recogniser.source), "weights": recogniser.weights}
-    return _Subject(evaluation, evaluator, manifest, f"{run} on {manifest}", source)
+    return _Subject(evaluation, evaluator, manifest, f"{run} on {manifest}", source, tuning=tuning)
 
 
 def _judge_texts(evaluator: ModelEvaluator, manifest: Path, column: str | None) -> _Subject:
@@ -262,7 +277,7 @@ def _print(subject: _Subject, most_worst: int, comparison: Comparison | None) ->
     from rich.console import Console
     from rich.text import Text
 
-    from sonosco_like.evaluation.terminal import summary
+    from sonosco_like.evaluation.terminal import summary, tuning_summary
 
     console = Console(highlight=False)
     comparisons = [*subject.comparisons.values(), *([comparison] if comparison else [])]
@@ -270,6 +285,9 @@ def _print(subject: _Subject, most_worst: int, comparison: Comparison | None) ->
         console.print(
             part, soft_wrap=isinstance(part, (str, Text))
         )  # a path that is broken over two lines cannot be copied
+    if subject.tuning is not None:
+        for part in tuning_summary(subject.tuning, str(subject.manifest)):
+            console.print(part, soft_wrap=isinstance(part, Text))
 
 
 @dataclass(frozen=True)
@@ -329,6 +347,8 @@ def _content(subject: _Subject, comparison: Comparison | None) -> dict[str, Any]
             name: {**each.rates(), "comparison": others[name].as_dict() if name in others else None}
             for name, each in subject.columns.items()
         }
+    if subject.tuning is not None:
+        content["tuning"] = subject.tuning.as_dicts()
     return content
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ History = tuple[str, ...]
 SENTENCE_START, SENTENCE_END, UNKNOWN_WORD = "<s>", "</s>", "<unk>"
 _SECTION = re.compile(r"\\([1-9]\d*)-grams:")
 _HIGHEST_ORDER = 100
+IMPOSSIBLE_WORD = -99.0  # log10, as SRILM writes a probability of zero
 _MISSING_UNKNOWN = -100.0  # log10, what KenLM assumes for a model without <unk>
 
 
@@ -65,10 +67,27 @@ class NGramLanguageModel:
             )
         return _load_arpa(path, version)
 
+    def closed_vocabulary(self) -> frozenset[str] | None:
+        """All words of a model in ARPA text, if it says that others are impossible; else None."""
+        path = Path(self.path)
+        return _read_closed_vocabulary(path, (path.stat().st_mtime_ns, path.stat().st_size)) if is_arpa(path) else None
+
 
 @functools.lru_cache(maxsize=4)
 def _load_kenlm(path: Path, version: tuple[int, int]) -> KenlmModel:
     return KenlmModel(path)
+
+
+@functools.lru_cache(maxsize=4)
+def _read_closed_vocabulary(path: Path, version: tuple[int, int]) -> frozenset[str] | None:
+    with open_text(path) as file:
+        lines = (line.decode().strip() for line in read_lines(file, path))
+        unigrams = itertools.dropwhile(lambda line: line != "\\1-grams:", lines)
+        next(unigrams, "")
+        fields = (line.split() for line in itertools.takewhile(lambda line: not line.startswith("\\"), unigrams))
+        log_ps = {parts[1]: float(parts[0]) for parts in fields if len(parts) > 1}
+    is_closed = log_ps.get(UNKNOWN_WORD, 0.0) <= IMPOSSIBLE_WORD
+    return frozenset(log_ps) - {SENTENCE_START, SENTENCE_END, UNKNOWN_WORD} if is_closed else None
 
 
 @functools.lru_cache(maxsize=4)

@@ -3,7 +3,8 @@
 A word counts when it is complete: at the gap behind it, at the beginning of the next, or at the end of the utterance.
 Only hot words count earlier: every letter of the beginning of a hot word earns its share of the bonus, which is taken
 back when another word comes out. So in the end each hot word has earned its bonus exactly once, and beams with the
-beginning of a hot word survive until it is complete.
+beginning of a hot word survive until it is complete. With a language model that says that other words than its own are
+impossible, letters that begin none of them are impossible at once, since a beam would be full of them at the gap.
 
 Shape suffix: V labels.
 """
@@ -23,6 +24,7 @@ from sonosco_like.errors import UsageError
 from sonosco_like.serialization import serializable
 
 _NOT_HOT = "\0"
+_IMPOSSIBLE = -1000.0  # finite, so that an utterance without any possible text has one too
 
 
 @serializable
@@ -77,6 +79,10 @@ class WordScorer:
         self._hot = frozenset(settings.hot_words)
         self._shares = _earned_shares(settings.hot_words, settings.hot_word_bonus)
         self._hot_rows: dict[str, NDArray[np.float64]] = {}
+        model = settings.language_model if settings.weight > 0 else None
+        self._vocabulary = model.closed_vocabulary() if model is not None else None
+        self._starts = {word[:length] for word in self._vocabulary or () for length in range(len(word) + 1)}
+        self._closed_rows: dict[str, NDArray[np.float64]] = {}
 
     def start(self) -> WordState:
         """The state before the first label."""
@@ -87,6 +93,8 @@ class WordScorer:
         if state.row_V is None:
             row_V = self._zeros_V.copy()
             row_V[self._beginnings] = self._complete(state)[0]
+            if self._vocabulary is not None:
+                row_V += self._closed_row(state.letters)
             state.row_V = row_V + self._hot_row(state.letters) if self._hot else row_V
         return state.row_V
 
@@ -118,6 +126,19 @@ class WordScorer:
                     score += self._settings.weight * log_p
             state.completion = score, history
         return state.completion
+
+    def _closed_row(self, letters: str) -> NDArray[np.float64]:
+        """What is taken from each label that leads to no word of the vocabulary."""
+        row_V = self._closed_rows.get(letters)
+        if row_V is None:
+            assert self._vocabulary is not None
+            may_end = not letters or letters in self._vocabulary
+            possible = [
+                may_end and text in self._starts if begins else letters + text in self._starts
+                for text, begins in self._parts
+            ]
+            row_V = self._closed_rows[letters] = np.where(possible, 0.0, _IMPOSSIBLE)
+        return row_V
 
     def _hot_row(self, letters: str) -> NDArray[np.float64]:
         """How the earned share of a hot word's bonus changes with each label."""

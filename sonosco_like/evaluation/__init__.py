@@ -5,6 +5,7 @@ from sonosco_like.evaluation.evaluation import Evaluation, results_of
 from sonosco_like.evaluation.evaluator import ModelEvaluator
 from sonosco_like.evaluation.normalizers import Normalizer, find_normalizer, training_normalizer
 from sonosco_like.evaluation.results import Confusions, Group, Result
+from sonosco_like.evaluation.tuning import Tuning, tune_language_model
 
 __all__ = [
     "Comparison",
@@ -15,10 +16,12 @@ __all__ = [
     "ModelEvaluator",
     "Normalizer",
     "Result",
+    "Tuning",
     "compare",
     "find_normalizer",
     "interval_of",
     "resampled_rates",
     "results_of",
     "training_normalizer",
+    "tune_language_model",
 ]

@@ -16,6 +16,7 @@ from sonosco_like.edits import Edit
 from sonosco_like.evaluation.bootstrap import Comparison
 from sonosco_like.evaluation.evaluation import Evaluation
 from sonosco_like.evaluation.results import Confusions, Group, Result, worst
+from sonosco_like.evaluation.tuning import Tuning
 
 _MOST_GROUPS, _MOST_CONFUSIONS = 10, 10
 _STYLES = {"equal": "", "substitution": "yellow", "deletion": "red", "insertion": "magenta"}
@@ -80,6 +81,16 @@ def _columns(columns: Mapping[str, Evaluation]) -> Table:
     for name, evaluation in columns.items():
         table.add_row(Text(name), *evaluation.row())
     return table
+
+
+def tuning_summary(tuning: Tuning, manifest: str) -> Iterator[RenderableType]:
+    """The best weights that were tried, and how to use them."""
+    table = _table(f"the best of {len(tuning.trials)} trials on {manifest}", "weight", "word bonus", "WER", "CER")
+    for row in tuning.rows():
+        table.add_row(*row)
+    yield table
+    yield Text(f"These weights were chosen on {manifest}, so its rates above are too good. On other data use them with")
+    yield Text(f"  {tuning.options()}\nor in a config with\n  {tuning.override()}")
 
 
 def _groups(title: str, groups: Sequence[Group]) -> Table:

@@ -77,13 +77,19 @@ class TrainedRecogniser:
         return collate([Example("", "", 0.0, features_TF, []) for features_TF in made])
 
     @torch.no_grad()
-    def decode(self, batch: Batch) -> list[list[Hypothesis]]:
-        """The hypotheses of each utterance of a batch, the best one first; the decoder sees no reference text."""
+    def encode(self, batch: Batch) -> Output:
+        """What the model makes of a batch, and any decoder of its kind can search."""
         batch = batch.to(self.device)
         encoded_BSD, encoded_lengths_B = self.model.encode(batch.features_BTF, batch.feature_lengths_B)
         output = Output(encoded_BSD, encoded_lengths_B)
         if self.model.has_ctc:
             output.ctc_logits_BSV = self.model.ctc_logits(encoded_BSD)
+        return output
+
+    @torch.no_grad()
+    def decode(self, batch: Batch) -> list[list[Hypothesis]]:
+        """The hypotheses of each utterance of a batch, the best one first; the decoder sees no reference text."""
+        output = self.encode(batch)
         return self.decoder.decode(output, self.tokenizer, model=self.model, frame_seconds=self.frame_seconds)
 
     def predict(self, loader: Iterable[Batch]) -> Iterator[Prediction]:

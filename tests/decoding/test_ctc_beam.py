@@ -3,10 +3,10 @@ import math
 import pytest
 from brute_force import Letters, every_ctc_text, posteriors, saying
 from brute_force import ctc_output as output_of
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sonosco_like.decoding import CTCBeamDecoder, GreedyCTCDecoder, WordScores
+from sonosco_like.decoding import CTCBeamDecoder, GreedyCTCDecoder, NGramLanguageModel, WordScores
 from sonosco_like.errors import UsageError
 from sonosco_like.serialization import dumps, loads
 
@@ -51,6 +51,40 @@ def test_a_wide_beam_with_words_is_exact(language_model, vocabulary, kind, frame
     )
     assert [r.score for r in found] == pytest.approx([-score for score, _ in expected[: len(found)]], abs=1e-4)
     assert found[0].labels in [labels for score, labels in expected if score - expected[0][0] < 1e-4]
+
+
+CLOSED = "\\data\\\nngram 1=5\n\n\\1-grams:\n-99 <unk>\n-99 <s>\n-0.5 </s>\n-0.3 aba\n-0.7 b\n\n\\end\\\n"
+
+
+@pytest.fixture
+def ten_words(tmp_path):
+    """A model that says that there are no words but these."""
+    (tmp_path / "closed.arpa").write_text(CLOSED)
+    return NGramLanguageModel(path=tmp_path / "closed.arpa")
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(frames=st.integers(1, 5), seed=st.integers(0, 10_000))
+def test_with_a_closed_vocabulary_the_best_text_of_its_words_is_found(ten_words, frames, seed):
+    vocabulary, words = Letters("ab "), WordScores(language_model=ten_words, weight=0.7)
+    log_probs_SV = posteriors(frames, vocabulary, seed)
+    possible = {
+        labels: log_p + total_score(words_of(labels, vocabulary), words)
+        for labels, log_p in every_ctc_text(log_probs_SV).items()
+        if set(words_of(labels, vocabulary)) <= {"aba", "b"}
+    }
+    [[best]] = CTCBeamDecoder(beam_size=10_000, words=words).decode(output_of([log_probs_SV]), vocabulary)
+    assert best.score == pytest.approx(max(possible.values()), abs=1e-4)
+    assert best.labels in possible
+
+
+def test_a_narrow_beam_is_not_filled_with_words_that_do_not_exist(ten_words):
+    """The model hears "abab" five times; without the limit every beam has words such as "abab" when a word ends."""
+    log_probs_SV = saying(Letters("ab "), "a_b_a_b_ " * 5, sure=0.97)
+    for weight, exist in ((0.0, False), (0.01, True), (0.7, True)):
+        decoder = CTCBeamDecoder(beam_size=4, words=WordScores(language_model=ten_words, weight=weight))
+        [[best]] = decoder.decode(output_of([log_probs_SV]), Letters("ab "))
+        assert (set(best.text.split()) <= {"aba", "b"}) == exist
 
 
 def test_a_language_model_chooses_between_what_sounds_alike(language_model):

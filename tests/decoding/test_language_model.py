@@ -134,3 +134,13 @@ def test_what_cannot_be_read_says_what_is_missing(tmp_path):
 def test_survives_yaml(arpa_file):
     restored = loads(dumps(NGramLanguageModel(path=arpa_file)), NGramLanguageModel)
     assert restored.path == arpa_file
+
+
+@pytest.mark.parametrize(
+    ("unknown", "expected"),
+    [("-99\t<unk>", {"a", "b"}), ("-100 <unk> 0", {"a", "b"}), ("-1.0\t<unk>", None), ("", None)],
+)
+def test_a_vocabulary_is_closed_if_the_file_says_that_other_words_are_impossible(tmp_path, unknown, expected):
+    path = tmp_path / "lm.arpa"
+    path.write_text(ARPA.replace("-1.0\t<unk>", unknown))
+    assert NGramLanguageModel(path=path).closed_vocabulary() == expected
