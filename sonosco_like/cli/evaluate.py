@@ -128,10 +128,7 @@ def evaluate(
 
     files = _Files(json, html, errors, pred_text)
     files.check(force, run, manifest, against)
-    if tune_lm and against is not None:
-        raise UsageError(
-            "--tune-lm does not go with --against: tune first, then compare with the weights that it finds."
-        )
+    _refuse_comparison(tune_lm, against)
     evaluator = ModelEvaluator(normalizer=find_normalizer(normalizer), **options)
     others = _read_results(against, evaluator) if against is not None else None
     with _hide_skip_warnings():
@@ -245,6 +242,13 @@ def _refuse_options_of_recognisers(run: Path, against: Path | None) -> None:
         is_given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
         if is_given and parameter.name in _OF_RECOGNISERS:
             raise UsageError(f"{parameter.opts[0]} is for a recogniser; {run} is a file, a manifest with predictions.")
+
+
+def _refuse_comparison(tune_lm: bool, against: Path | None) -> None:
+    if tune_lm and against is not None:
+        raise UsageError(
+            "--tune-lm does not go with --against: tune first, then compare with the weights that it finds."
+        )
 
 
 @contextmanager
