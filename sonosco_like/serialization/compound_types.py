@@ -25,7 +25,7 @@ from sonosco_like.serialization.converter import (
     not_of_type,
     not_serializable,
 )
-from sonosco_like.serialization.nodes import brief, is_list, is_mapping, list_node, mapping_node, node_text
+from sonosco_like.serialization.nodes import brief, is_list, is_mapping, is_removal, list_node, mapping_node, node_text
 from sonosco_like.serialization.objects import ObjectConverter
 from sonosco_like.serialization.registry import REGISTRY
 from sonosco_like.serialization.yaml_text import Kind, kind_of
@@ -156,6 +156,8 @@ class DictConverter(Compound):
         found: dict[Any, Any] = {}
         valid = True
         for key_node, value_node in node.value:
+            if is_removal(value_node):
+                continue
             key = self._read_key(key_node, reader)
             reader.parts.append(key_node.value if key is INVALID else key)
             value = self.value.decode(value_node, reader)

@@ -13,8 +13,8 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from sonosco_like.errors import ConfigError, Problem
+from sonosco_like.serialization.base_file import parse_with_base
 from sonosco_like.serialization.converter import INVALID, Reader, TooManyProblems, Writer
-from sonosco_like.serialization.files import read_file
 from sonosco_like.serialization.nodes import (
     Plain,
     anchor_names,
@@ -72,8 +72,12 @@ class Document:
 
     @classmethod
     def read(cls, path: Path, overrides: Iterable[str] = (), source: str | None = None) -> Document:
-        """The document of a file. A link is refused with StorageError; resolve the path first where links are fine."""
-        return cls.parse(read_file(path), source or str(path), overrides)
+        """The document of a file, merged over its `base` if it names one.
+
+        A link is refused with StorageError; resolve the path first where links are fine.
+        """
+        source = source or str(path)
+        return cls(apply_overrides(parse_with_base(path, source), overrides), source)
 
     @classmethod
     def of(cls, value: Any, *, state: bool = False) -> Document:

@@ -50,6 +50,11 @@ def is_mapping(node: Node, tag: str | None = None) -> TypeGuard[MappingNode]:
     return isinstance(node, MappingNode) and node.tag in (MAP, tag)
 
 
+def is_removal(node: Node) -> bool:
+    """Whether a node is a null that takes away what the base of a file has."""
+    return getattr(node, "removes", False)
+
+
 def list_node(items: list[Node], tag: str = SEQ) -> SequenceNode:
     """A list, on one line if it is short and flat."""
     flat = all(isinstance(item, ScalarNode) and len(item.value) < 40 for item in items) and len(items) <= 16

@@ -24,7 +24,7 @@ from sonosco_like.serialization.converter import (
     not_serializable,
 )
 from sonosco_like.serialization.fields import FieldPlan, Plan, field_value
-from sonosco_like.serialization.nodes import brief, is_mapping, mapping_node, plain_node, plain_scalar
+from sonosco_like.serialization.nodes import brief, is_mapping, is_removal, mapping_node, plain_node, plain_scalar
 from sonosco_like.serialization.registry import REGISTRY, Registration, fits, is_abstract
 from sonosco_like.serialization.yaml_text import MAP, SEQ, STR, Kind, kind_of
 
@@ -312,6 +312,8 @@ def decode_fields(
 ) -> dict[str, Any]:
     """The values of the named fields; unknown and missing names are problems."""
     values = {}
+    removed = [name for name, each in items.items() if is_removal(each) and not _takes_null(fields.get(name), each)]
+    items = {name: each for name, each in items.items() if name not in removed} if removed else items
     for name, value_node in items.items():
         field = fields.get(name)
         if field is not None:
@@ -326,6 +328,10 @@ def decode_fields(
             with reader.at(name):
                 reader.problem(node, f"{entry.name} needs this field: {field.converter.expected}")
     return values
+
+
+def _takes_null(field: FieldPlan | None, null: Node) -> bool:
+    return field is not None and field.converter.fit_of_node(null) is Fit.EXACT
 
 
 def find_registration(

@@ -20,8 +20,13 @@ def json_schema() -> Schema:
         "$schema": _DRAFT,
         "title": "sonosco_like configuration",
         "type": "object",
-        "required": ["class"],
-        "anyOf": [_refer(entry.target) for entry in entries],
+        "anyOf": [
+            {"required": ["class"], "anyOf": [_refer(entry.target) for entry in entries]},
+            {  # only with its base is such a file whole: no class is required, and no field
+                "required": ["base"],
+                "properties": {"base": {"type": "string", "description": "The file over which this one is merged."}},
+            },
+        ],
         "$defs": {entry.name: _class_schema(entry) for entry in entries},
     }
 
