@@ -67,7 +67,7 @@ def make_batch(number: int) -> Batch:
 def make_model(**fields: Any) -> Recogniser:
     """A recogniser with everything a callback may look at: layers, dropout, CTC, attention with a soft window."""
     encoder = TDSEncoder(groups=[TDSGroup(channels=1, blocks=1, kernel=3, stride=1)], dropout=0.1, norm_over="frame")
-    given = {"encoder": encoder, "decoder": KeyValueDecoder(size=4, window_sigma=2.0), "ctc": True}
+    given = {"encoder": encoder, "attention_decoder": KeyValueDecoder(size=4, window_sigma=2.0), "ctc": True}
     return Recogniser(**{"vocabulary_size": len(TOKENIZER.symbols), "features": FEATURES, **given, **fields})
 
 

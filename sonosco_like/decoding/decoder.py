@@ -89,12 +89,12 @@ def ctc_log_probs(output: Output) -> Tensor:
 
 def attention_decoder_of(model: SpeechModel | None) -> AttentionDecoder:
     """The attention decoder of a model that has one."""
-    if model is None or model.decoder is None:
+    if model is None or model.attention_decoder is None:
         raise UsageError(
             "This decoder needs a model with an attention decoder, passed as `model`, but there is none. "
             "Use GreedyCTCDecoder or CTCBeamDecoder for a model with a CTC output only."
         )
-    return model.decoder
+    return model.attention_decoder
 
 
 def label_limits(encoded_lengths_B: Tensor, ratio: float) -> Tensor:

@@ -74,7 +74,7 @@ class EncoderGraph(RecogniserGraph):
 
     def after_front(self, features_BTF: Tensor, lengths_B: Tensor) -> tuple[Tensor, ...]:
         encoded_BSD, encoded_lengths_B = self.model.encode(features_BTF, lengths_B)
-        state = tensors_of(self.model.decoder.start(encoded_BSD, encoded_lengths_B))
+        state = tensors_of(self.model.attention_decoder.start(encoded_BSD, encoded_lengths_B))
         log_probs = [ctc_log_probs(self.model, encoded_BSD)] if self.model.has_ctc else []
         return (encoded_lengths_B, *log_probs, *(state[name].clone() for name in self.states))
 
@@ -84,7 +84,7 @@ class DecoderGraph(nn.Module):
 
     def __init__(self, model: Any, example: DecoderExample) -> None:
         super().__init__()
-        self.decoder, self.example = model.decoder, example
+        self.decoder, self.example = model.attention_decoder, example
         self.eval()
 
     def forward(self, labels_N: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
@@ -111,8 +111,8 @@ class DecoderExample:
     @torch.no_grad()
     def of(cls, model: Any, encoded_BSD: Tensor, lengths_B: Tensor) -> DecoderExample:
         """The state at the start; one step tells what a step changes."""
-        before = model.decoder.start(encoded_BSD, lengths_B)
-        _, _, after = model.decoder.step(torch.full_like(lengths_B, START), before)
+        before = model.attention_decoder.start(encoded_BSD, lengths_B)
+        _, _, after = model.attention_decoder.step(torch.full_like(lengths_B, START), before)
         first, second = tensors_of(before), tensors_of(after)
         changed = [name for name, tensor in second.items() if tensor is not first[name]]
         return cls(before, {name: each.contiguous() for name, each in first.items()}, changed)

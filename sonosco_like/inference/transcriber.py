@@ -74,7 +74,7 @@ class DecoderSettings:
                 raise UsageError(f"This {type(model).__name__} has no CTC output to decode.")
             return GreedyCTCDecoder()
         if self.kind == "attention" and not isinstance(decoder, (GreedyAttentionDecoder, AttentionBeamDecoder)):
-            if model.decoder is None:
+            if model.attention_decoder is None:
                 raise UsageError(f"This {type(model).__name__} has no attention decoder.")
             return GreedyAttentionDecoder()
         return decoder

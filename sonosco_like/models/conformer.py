@@ -189,7 +189,7 @@ _PAPER_SIZES = {"S": (144, 16, 4), "M": (256, 16, 4), "L": (512, 17, 8)}
 
 @serializable
 class Conformer(Recogniser):
-    """A Conformer encoder under CTC and, if a `decoder` is given, an attention decoder beside it.
+    """A Conformer encoder under CTC and, if it has one, an attention decoder beside it.
 
     Weights of a block of size d with kernel k: two feed forward layers 2 * 8 d^2, attention 5 d^2 (one of them for
     positions), convolution 3 d^2 + k d: together 24 d^2 + k d. Weights of the encoder with 80 features and kernel 31

@@ -214,7 +214,7 @@ class LAS(Recogniser):
     """
 
     encoder: Listener = field(default_factory=Listener)
-    decoder: AttentionDecoder | None = field(default_factory=Speller)
+    attention_decoder: AttentionDecoder | None = field(default_factory=Speller)
     ctc: bool = False
     initial_range: float | None = None
 
@@ -228,7 +228,7 @@ class LAS(Recogniser):
     def paper(cls, vocabulary_size: int, features: int = 40) -> LAS:
         """The model of the paper, with 10 % of the speller's inputs sampled from its own predictions."""
         decoder = Speller(scheduled_sampling=0.1)
-        return cls(vocabulary_size=vocabulary_size, features=features, decoder=decoder, initial_range=0.1)
+        return cls(vocabulary_size=vocabulary_size, features=features, attention_decoder=decoder, initial_range=0.1)
 
     @classmethod
     def small(cls, vocabulary_size: int, features: int = 40) -> LAS:
@@ -236,4 +236,6 @@ class LAS(Recogniser):
         encoder = Listener(hidden_size=128, layers=1, plain_layers=1, stack=2, dropout=0.1, batch_norm=True)
         attention = Attention(kind="location", size=128, frames_per_label=4.0)
         decoder = Speller(hidden_size=192, layers=1, embedding_size=64, attention=attention, dropout=0.1)
-        return cls(vocabulary_size=vocabulary_size, features=features, encoder=encoder, decoder=decoder, ctc=True)
+        return cls(
+            vocabulary_size=vocabulary_size, features=features, encoder=encoder, attention_decoder=decoder, ctc=True
+        )

@@ -9,10 +9,10 @@ Shape suffixes as in `records`; here also N, the rows of a search: one per runni
 A beam search over an attention model, in terms of this file:
 
     encoded_BSD, encoded_lengths_B = model.encode(features_BTF, feature_lengths_B)
-    state = model.decoder.start(encoded_BSD, encoded_lengths_B)          # row b is utterance b
+    state = model.attention_decoder.start(encoded_BSD, encoded_lengths_B)          # row b is utterance b
     state = state.select(utterance_of_row_N)                             # e.g. [0, 0, 0, 1, 1, 1]: three beams each
     labels_N = full of START
-    repeat: log_probs_NV, attention_NHS, state = model.decoder.step(labels_N, state)
+    repeat: log_probs_NV, attention_NHS, state = model.attention_decoder.step(labels_N, state)
             choose; state = state.select(row_continued_N); labels_N = label_chosen_N
 """
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import field
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -100,7 +100,7 @@ class SpeechModel(Protocol):
     features: int
 
     @property
-    def decoder(self) -> AttentionDecoder | None:
+    def attention_decoder(self) -> AttentionDecoder | None:
         """The attention decoder; None for a model without attention."""
         ...
 
@@ -131,20 +131,27 @@ class SpeechModel(Protocol):
         ...
 
 
-@serializable
+@serializable(version=2)
 class Recogniser(nn.Module):
     """Any encoder with a CTC output (`ctc: true`), any attention decoder, or both; LAS and the others are kinds of it.
 
     `vocabulary_size` counts the special symbols of `records`; `features` is the number of values per input frame. One
     that is left out, or 0, follows from the tokenizer or the features of the training data.
+
+    The module of the `attention_decoder` is called `decoder`, as are its weights: so it was in version 1, in files too.
     """
+
+    former_names: ClassVar[dict[str, str]] = {"attention_decoder": "decoder"}
 
     vocabulary_size: int = 0
     features: int = 0
     encoder: Encoder
     # A plain default None would be an attribute of the class, and hide the module that torch keeps elsewhere.
-    decoder: AttentionDecoder | None = field(default_factory=lambda: None)
+    attention_decoder: AttentionDecoder | None = field(default_factory=lambda: None)
     ctc: bool = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(self.former_names.get(name, name), value)
 
     def __post_init__(self) -> None:
         self._check()
@@ -163,8 +170,8 @@ class Recogniser(nn.Module):
         """Make the layers, once both sizes are known."""
         self.is_built = True
         self.encoder.build(self.features)
-        if self.decoder is not None:
-            self.decoder.build(self.encoder.output_size, self.vocabulary_size)
+        if self.attention_decoder is not None:
+            self.attention_decoder.build(self.encoder.output_size, self.vocabulary_size)
         self.ctc_output = nn.Linear(self.encoder.output_size, self.vocabulary_size) if self.ctc else None
 
     @property
@@ -199,8 +206,8 @@ class Recogniser(nn.Module):
         output = Output(encoded_BSD, encoded_lengths_B)
         if self.ctc:
             output.ctc_logits_BSV = self.ctc_logits(encoded_BSD)
-        if self.decoder is not None:
-            output.attention_logits_BUV, output.attention_BHUS = self.decoder(
+        if self.attention_decoder is not None:
+            output.attention_logits_BUV, output.attention_BHUS = self.attention_decoder(
                 encoded_BSD, encoded_lengths_B, batch.labels_BU, batch.label_lengths_B
             )
         return output
@@ -213,8 +220,17 @@ class Recogniser(nn.Module):
             )
         if self.features < 0:
             raise UsageError(f"`features` must be at least 1, got {self.features}.")
-        if not self.ctc and self.decoder is None:
-            raise UsageError("A model needs an output: set `ctc: true` or give it a `decoder`.")
+        if not self.ctc and self.attention_decoder is None:
+            raise UsageError("A model needs an output: set `ctc: true` or give it an `attention_decoder`.")
+
+    @staticmethod
+    def upgrade(version: int, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields of version 1, whose `attention_decoder` was called `decoder`; new names stay."""
+        return {"attention_decoder" if name == "decoder" else name: value for name, value in fields.items()}
+
+
+# Not in the class, where a field of this name is defined.
+Recogniser.attention_decoder = property(lambda model: model.decoder)  # type: ignore[assignment]
 
 
 class ExportableEncoder(nn.Module):

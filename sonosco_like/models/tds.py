@@ -252,7 +252,7 @@ class KeyValueDecoder(AttentionDecoder):
 
 @serializable
 class TDS(Recogniser):
-    """Time-depth separable convolutions under a key-value attention decoder, or under CTC (`decoder: null, ctc: true`).
+    """Time-depth separable convolutions under a key-value attention decoder, or under CTC.
 
     Weights of the encoder at the paper's size, 80 features, kernels of 21 (biases and norms add 0.1 %):
         convolutions   21 * (1*10 + 10*14 + 14*18)                          = 0.01 M
@@ -263,14 +263,14 @@ class TDS(Recogniser):
     """
 
     encoder: TDSEncoder = field(default_factory=TDSEncoder)
-    decoder: AttentionDecoder | None = field(default_factory=KeyValueDecoder)
+    attention_decoder: AttentionDecoder | None = field(default_factory=KeyValueDecoder)
     ctc: bool = False
 
     @classmethod
     def paper(cls, vocabulary_size: int, features: int = 80) -> TDS:
         """The model of the paper, which has 10,000 word pieces; 1 % of the decoder's inputs are replaced at random."""
         decoder = KeyValueDecoder(random_sampling=0.01, window_sigma=4.0)
-        return cls(vocabulary_size=vocabulary_size, features=features, decoder=decoder)
+        return cls(vocabulary_size=vocabulary_size, features=features, attention_decoder=decoder)
 
     @classmethod
     def small(cls, vocabulary_size: int, features: int = 40) -> TDS:
@@ -280,4 +280,6 @@ class TDS(Recogniser):
             TDSGroup(channels=14, blocks=3, kernel=9),
         ]
         encoder = TDSEncoder(groups=groups, dropout=0.0, norm_over="frame")
-        return cls(vocabulary_size=vocabulary_size, features=features, encoder=encoder, decoder=None, ctc=True)
+        return cls(
+            vocabulary_size=vocabulary_size, features=features, encoder=encoder, attention_decoder=None, ctc=True
+        )

@@ -65,7 +65,7 @@ def merge(base: Node, over: Node, source: str) -> None:
             done.add(id(below))
             _refuse_double_keys(above, source)
             stack += _merge_entries(below, above)
-            below.source = source
+            below.source = source  # type: ignore[attr-defined]
 
 
 def _merge_entries(below: Node, above: Node) -> list[tuple[Node, Node]]:

@@ -270,6 +270,9 @@ def _let_torch_prepare(cls: type) -> None:
     @functools.wraps(assign_fields)
     def construct(self: Any, **fields: Any) -> None:
         prepare(self)
+        for name, former in getattr(cls, "former_names", {}).items():
+            if former in fields:
+                fields[name] = fields.pop(former)
         assign_fields(self, **fields)
 
     cls.__init__ = construct  # type: ignore[misc]

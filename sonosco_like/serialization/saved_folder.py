@@ -148,8 +148,10 @@ class Saved:
         """Give an existing graph the saved state. Raises ConfigError with a list if the two do not fit."""
         reader = self._state_reader()
         objects = list(walk(graph))
-        reader.objects = {join_path(parts): value for parts, value in objects}
         saved = self.state_file.objects
+        reader.objects = {join_path(parts): value for parts, value in objects}
+        former = {join_path(_former_path(parts, reader.objects)): value for parts, value in objects}
+        reader.objects.update((path, former[path]) for path in saved if path in former)
         with suppress(TooManyProblems):
             for path in [path for path in saved if path not in reader.objects]:
                 place = path[:100] or "the whole"
@@ -169,9 +171,11 @@ class Saved:
 
     def _restore(self, objects: list[tuple[Parts, Any]], reader: Reader) -> None:
         covered = set().union(*(parts_covered(value, plan_of(type(value))) for _, value in objects))
+        by_path = {join_path(parts): value for parts, value in objects}
         for parts, value in reversed(objects):  # parts before the whole
             reader.parts = list(parts)
-            node = self.state_file.objects.get(join_path(parts))
+            saved = self.state_file.objects
+            node = saved.get(join_path(parts)) or saved.get(join_path(_former_path(parts, by_path)))
             if node is None:
                 reader.problem(self.state_file.node, f"has no state for this {type(value).__name__}")
             else:
@@ -179,6 +183,12 @@ class Saved:
 
     def _state_reader(self) -> Reader:
         return Reader(str(self.state_file.path), self.tensor_file)
+
+
+def _former_path(parts: Parts, objects: dict[str, Any]) -> Parts:
+    """The path that an object had before fields on the way to it were renamed (`former_names` of their classes)."""
+    owners = (type(objects.get(join_path(parts[:place]))) for place in range(len(parts)))
+    return tuple(getattr(owner, "former_names", {}).get(part, part) for owner, part in zip(owners, parts, strict=True))
 
 
 @overload

@@ -122,7 +122,7 @@ def windowed_batches(after: str) -> list[int]:
     found = []
 
     def note(moment):
-        if moment.context.model.decoder.soft_window:
+        if moment.context.model.attention_decoder.soft_window:
             found.append(moment.context.global_step)
 
     trainer.add_callback(("forward_start", note))
@@ -138,14 +138,14 @@ def test_the_window_is_on_for_so_long(after, count):
 @pytest.mark.parametrize("at", [2, 6])
 def test_the_window_of_a_resumed_run_is_that_of_the_whole_one(at, tmp_path):
     whole, resumed = whole_and_resumed(at, tmp_path, DisableSoftWindowAttention(after="5ba"))
-    assert load(tmp_path / f"at-{at}").model.decoder.soft_window is (at < 5)
+    assert load(tmp_path / f"at-{at}").model.attention_decoder.soft_window is (at < 5)
     assert differences(whole, resumed) == []
 
 
 def test_a_model_without_a_window_is_refused_at_the_start():
     encoder = TDSEncoder(groups=[TDSGroup(channels=1, blocks=1, kernel=3, stride=1)])
     model = Recogniser(
-        vocabulary_size=TOKENIZER.size, features=FEATURES, encoder=encoder, decoder=KeyValueDecoder(size=4)
+        vocabulary_size=TOKENIZER.size, features=FEATURES, encoder=encoder, attention_decoder=KeyValueDecoder(size=4)
     )
     trainer = speech_trainer(DisableSoftWindowAttention(), model=model)
     with pytest.raises(CallbackError, match="give its attention decoder a `window_sigma`"):

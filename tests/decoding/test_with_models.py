@@ -27,7 +27,7 @@ def las():
 
 def tds():
     encoder = TDSEncoder(groups=[TDSGroup(channels=2, blocks=1, kernel=5)], dropout=0.0)
-    return TDS(**COMMON, encoder=encoder, decoder=KeyValueDecoder(size=24))
+    return TDS(**COMMON, encoder=encoder, attention_decoder=KeyValueDecoder(size=24))
 
 
 @pytest.fixture(params=[las, tds])
@@ -97,7 +97,7 @@ def test_ctc_beam_scores_are_the_negative_ctc_loss_in_training(model):
 
 def test_without_a_choice_the_attention_decoder_has_the_last_word(model):
     assert isinstance(default_decoder(model), GreedyAttentionDecoder)
-    model.decoder = None
+    model.attention_decoder = None
     assert isinstance(default_decoder(model), GreedyCTCDecoder)
 
 

@@ -79,7 +79,9 @@ def _deepspeech2() -> Recogniser:
 
 def _tds() -> Recogniser:
     groups = [TDSGroup(channels=2, blocks=1, kernel=5), TDSGroup(channels=3, blocks=1, kernel=5)]
-    return TDS(**COMMON, encoder=TDSEncoder(groups=groups, dropout=0.0, norm_over="frame"), decoder=None, ctc=True)
+    return TDS(
+        **COMMON, encoder=TDSEncoder(groups=groups, dropout=0.0, norm_over="frame"), attention_decoder=None, ctc=True
+    )
 
 
 def _conformer() -> Recogniser:

@@ -17,7 +17,7 @@ from sonosco_like.errors import UsageError
 from sonosco_like.inference import DecoderSettings
 
 BOTH = SimpleNamespace(has_ctc=True, decoder=object())
-ONLY_CTC = SimpleNamespace(has_ctc=True, decoder=None)
+ONLY_CTC = SimpleNamespace(has_ctc=True, attention_decoder=None)
 
 
 def test_without_settings_the_decoder_stays():

@@ -144,7 +144,7 @@ def test_without_a_decoder_the_greedy_one_is_taken(tmp_path):
 
 def test_a_model_of_a_newer_version_says_what_to_update(tmp_path):
     save(tiny_trainer(), tmp_path / "saved")
-    rewrite(tmp_path / "saved", "trainer.yaml", r"class: DeepSpeech2\n", "class: DeepSpeech2@9\n")
+    rewrite(tmp_path / "saved", "trainer.yaml", r"class: DeepSpeech2@2\n", "class: DeepSpeech2@9\n")
     with pytest.raises(ConfigError, match=r"saved as version 9 of DeepSpeech2.*update the package"):
         load_recogniser(tmp_path / "saved")
 
@@ -158,7 +158,7 @@ def test_a_newer_format_is_refused(tmp_path):
 
 def test_an_unknown_class_is_named_with_a_remedy(tmp_path):
     save(tiny_trainer(), tmp_path / "saved")
-    rewrite(tmp_path / "saved", "trainer.yaml", r"class: DeepSpeech2\n", "class: qqq.Xyzzy\n")
+    rewrite(tmp_path / "saved", "trainer.yaml", r"class: DeepSpeech2@2\n", "class: qqq.Xyzzy\n")
     with pytest.raises(ConfigError, match=r"trainer\.yaml:\d+: model.*qqq\.Xyzzy.*--import"):
         load_recogniser(tmp_path / "saved")
 

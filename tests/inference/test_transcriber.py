@@ -63,7 +63,9 @@ def test_an_attention_model_writes_the_same_alone_and_in_a_batch(digits, transcr
         features=24,
         ctc=False,
         encoder=Listener(hidden_size=16, layers=1, plain_layers=1, stack=2),
-        decoder=Speller(hidden_size=16, layers=1, embedding_size=8, attention=Attention(kind="location", size=16)),
+        attention_decoder=Speller(
+            hidden_size=16, layers=1, embedding_size=8, attention=Attention(kind="location", size=16)
+        ),
     )
     parts = transcriber.recogniser
     recogniser = TrainedRecogniser(

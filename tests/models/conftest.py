@@ -63,9 +63,10 @@ def las(ctc: bool = True, **attention) -> LAS:
     return LAS(**COMMON, encoder=Listener(hidden_size=12, layers=2), decoder=speller, ctc=ctc)
 
 
-def tds(ctc: bool, decoder: KeyValueDecoder | None, norm_over: str = "utterance") -> TDS:
+def tds(ctc: bool, attention_decoder: KeyValueDecoder | None, norm_over: str = "utterance") -> TDS:
     groups = [TDSGroup(channels=2, blocks=1, kernel=5), TDSGroup(channels=3, blocks=1, kernel=5)]
-    return TDS(**COMMON, encoder=TDSEncoder(groups=groups, dropout=0.0, norm_over=norm_over), decoder=decoder, ctc=ctc)
+    encoder = TDSEncoder(groups=groups, dropout=0.0, norm_over=norm_over)
+    return TDS(**COMMON, encoder=encoder, attention_decoder=attention_decoder, ctc=ctc)
 
 
 def conformer(**fields) -> Conformer:
@@ -81,10 +82,10 @@ MODELS: dict[str, Callable[[], Recogniser]] = {
     "las-mlp-heads": lambda: las(kind="mlp", heads=2),
     "las-location": lambda: las(kind="location"),
     "las-frames-per-label": lambda: las(kind="location", frames_per_label=2.0),
-    "tds-attention": lambda: tds(ctc=False, decoder=KeyValueDecoder(size=24, window_sigma=4.0)),
-    "tds-ctc": lambda: tds(ctc=True, decoder=None, norm_over="frame"),
+    "tds-attention": lambda: tds(ctc=False, attention_decoder=KeyValueDecoder(size=24, window_sigma=4.0)),
+    "tds-ctc": lambda: tds(ctc=True, attention_decoder=None, norm_over="frame"),
     "conformer-ctc": conformer,
-    "conformer-hybrid": lambda: conformer(decoder=KeyValueDecoder(size=24)),
+    "conformer-hybrid": lambda: conformer(attention_decoder=KeyValueDecoder(size=24)),
 }
 ATTENTION_MODELS = [name for name in MODELS if name.startswith("las") or "attention" in name or "hybrid" in name]
 

@@ -14,7 +14,7 @@ def encoded(model, batch):
 
 
 def test_steps_give_what_teacher_forcing_gives(attention_model, make_batch):
-    decoder = attention_model.decoder
+    decoder = attention_model.attention_decoder
     batch = make_batch([40, 33], [4, 3])
     encoded_BSD, lengths_B = encoded(attention_model, batch)
     logits_BUV, attention_BHUS = decoder(encoded_BSD, lengths_B, batch.labels_BU, batch.label_lengths_B)
@@ -28,7 +28,7 @@ def test_steps_give_what_teacher_forcing_gives(attention_model, make_batch):
 
 
 def test_selected_rows_go_on_as_the_rows_they_came_from(attention_model, make_batch):
-    decoder = attention_model.decoder
+    decoder = attention_model.attention_decoder
     encoded_BSD, lengths_B = encoded(attention_model, make_batch([40, 33], [4, 3]))
     _, _, state = decoder.step(torch.tensor([1, 1]), decoder.start(encoded_BSD, lengths_B))
     expected_BV = decoder.step(torch.tensor([5, 6]), state)[0]
@@ -40,7 +40,7 @@ def test_selected_rows_go_on_as_the_rows_they_came_from(attention_model, make_ba
 
 
 def test_a_step_leaves_the_state_before_it_as_it_was(attention_model, make_batch):
-    decoder = attention_model.decoder
+    decoder = attention_model.attention_decoder
     encoded_BSD, lengths_B = encoded(attention_model, make_batch([40, 33], [4, 3]))
     state = decoder.start(encoded_BSD, lengths_B)
     first = decoder.step(torch.tensor([1, 1]), state)[0]

@@ -43,7 +43,7 @@ def test_output_has_the_shapes_it_promises(model, make_batch):
     assert (output.ctc_logits_BSV is not None) == model.has_ctc
     if model.has_ctc:
         assert output.ctc_logits_BSV.shape == (3, frames, model.vocabulary_size)
-    if model.decoder is not None:
+    if model.attention_decoder is not None:
         heads = output.attention_BHUS.shape[1]
         assert output.attention_logits_BUV.shape == (3, 6, model.vocabulary_size)
         assert output.attention_BHUS.shape == (3, heads, 6, frames)
@@ -92,8 +92,8 @@ def test_overfits_four_utterances_to_zero_error(model, make_batch):
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     model.train()
     for step in range(400):
-        if model.decoder is not None:
-            model.decoder.soft_window = step < 20
+        if model.attention_decoder is not None:
+            model.attention_decoder.soft_window = step < 20
         loss = joint_loss(model(batch), batch)
         optimizer.zero_grad()
         loss.backward()

@@ -32,7 +32,7 @@ def test_las_has_the_weights_of_the_paper():
 
 def test_tds_has_the_weights_and_the_receptive_field_of_the_paper():
     model = TDS.paper(vocabulary_size=10_000)
-    assert count(model.encoder, model.decoder.key_value) == pytest.approx(36.5, abs=0.05)
+    assert count(model.encoder, model.attention_decoder.key_value) == pytest.approx(36.5, abs=0.05)
     assert model.encoder.receptive_field == 1421
     assert model.encoder.output_size == 1440
     assert model.frame_reduction == 8

@@ -14,7 +14,7 @@ def test_a_config_may_leave_out_what_the_paper_says():
     model = loads("{class: LAS, vocabulary_size: 30, features: 40, encoder: {hidden_size: 16, layers: 2}}")
     assert isinstance(model, LAS)
     assert model.frame_reduction == 4
-    assert model.decoder.hidden_size == 512
+    assert model.attention_decoder.hidden_size == 512
     assert not model.has_ctc
 
 
@@ -29,7 +29,7 @@ def test_any_encoder_goes_with_any_decoder():
     model = loads(text)
     assert isinstance(model, Recogniser)
     assert model.has_ctc
-    assert model.decoder.attention.kind == "location"
+    assert model.attention_decoder.attention.kind == "location"
 
 
 def test_a_plain_listener_keeps_every_frame():

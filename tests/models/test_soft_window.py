@@ -27,16 +27,16 @@ def test_the_window_is_a_gaussian_of_the_given_width():
 @pytest.mark.parametrize("name", ["tds-attention", "las-location"])
 def test_attention_follows_the_window_in_training_until_it_is_turned_off(name, make_model, make_batch):
     model = make_model(name)
-    model.decoder.window_sigma = 0.3
+    model.attention_decoder.window_sigma = 0.3
     batch = make_batch([84], [6])
     diagonal = soft_window(torch.tensor([21]), torch.tensor([6]), (7, 21), 0.3).argmax(-1)[0]
     on = model.train()(batch).attention_BHUS[0, 0]
     assert torch.equal(on.argmax(-1), diagonal)
     assert on.max(-1).values.min() > 0.4
-    model.decoder.soft_window = False
+    model.attention_decoder.soft_window = False
     off = model(batch).attention_BHUS[0, 0]
     assert off.max() < 0.3
-    model.decoder.soft_window = True
+    model.attention_decoder.soft_window = True
     torch.testing.assert_close(model.eval()(batch).attention_BHUS[0, 0].max(), off.max(), atol=0.1, rtol=0)
 
 

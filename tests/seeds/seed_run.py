@@ -48,7 +48,7 @@ def ctc_trainer(*callbacks: Any, **fields: Any) -> ModelTrainer:
     """Two epochs of three batches with our own parts; validates at the ends of epochs."""
     seed_everything(1)
     given: dict[str, Any] = {
-        "model": make_model(decoder=None),
+        "model": make_model(attention_decoder=None),
         "loss": CTCLoss(),
         "epochs": 2,
         "train_data_loader": Utterances(batches=3),

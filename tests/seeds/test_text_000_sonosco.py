@@ -108,7 +108,7 @@ def test_every_callback_the_text_lists_runs_from_a_yaml(tmp_path):
         vocabulary_size=recogniser.vocabulary_size,
         features=6,
         encoder=recogniser.encoder,
-        decoder=KeyValueDecoder(size=4),
+        attention_decoder=KeyValueDecoder(size=4),
         ctc=True,
     )
     trainer = ctc_trainer(*callbacks, scheduler=None, model=with_attention)

@@ -70,7 +70,11 @@ def tone_trainer(folder: Path, manifest: Path, seed: int, epochs: int = 3) -> Mo
     encoder = TDSEncoder(groups=[TDSGroup(channels=2, blocks=1, kernel=3, stride=2)], dropout=0.0, norm_over="frame")
     return ModelTrainer(
         model=Recogniser(
-            vocabulary_size=tokenizer.size, features=20, encoder=encoder, decoder=KeyValueDecoder(size=8), ctc=True
+            vocabulary_size=tokenizer.size,
+            features=20,
+            encoder=encoder,
+            attention_decoder=KeyValueDecoder(size=8),
+            ctc=True,
         ),
         loss=JointLoss(),
         epochs=epochs,

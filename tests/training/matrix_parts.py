@@ -23,11 +23,12 @@ MODELS = {
     class: LAS
     ctc: true
     encoder: {class: Listener, hidden_size: 6, layers: 1, dropout: 0.2}
-    decoder: {class: Speller, hidden_size: 6, layers: 1, embedding_size: 4, dropout: 0.1, attention: {size: 4}}""",
+    attention_decoder:
+      {class: Speller, hidden_size: 6, layers: 1, embedding_size: 4, dropout: 0.1, attention: {size: 4}}""",
     "tds": """
     class: TDS
     ctc: true
-    decoder: null
+    attention_decoder: null
     encoder: {dropout: 0.2, groups: [{channels: 3, blocks: 1, kernel: 3, stride: 2}]}""",
     "deepspeech2": """
     class: DeepSpeech2
@@ -39,7 +40,7 @@ MODELS = {
     "conformer": """
     class: Conformer
     ctc: true
-    decoder: null
+    attention_decoder: null
     encoder: {size: 8, layers: 1, heads: 2, kernel: 3, channels: 4, dropout: 0.2}""",
 }
 

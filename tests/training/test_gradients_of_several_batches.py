@@ -92,7 +92,7 @@ def las() -> LAS:
         vocabulary_size=9,
         features=3,
         encoder=Listener(hidden_size=4, layers=2, dropout=0.0),
-        decoder=Speller(hidden_size=4, dropout=0.0),
+        attention_decoder=Speller(hidden_size=4, dropout=0.0),
         ctc=True,
     )
 

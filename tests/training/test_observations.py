@@ -51,7 +51,7 @@ def test_labels_too_long_for_the_frames_are_counted_at_the_end(caplog):
 
 
 def test_a_model_that_writes_only_blanks_is_explained_when_it_is_stopped_for_that(caplog):
-    model = make_model(decoder=None)
+    model = make_model(attention_decoder=None)
     model.ctc_output.bias.data[0] = 100.0
     callback = AllPredictionsSame(patience=1)
     speech_trainer(callback, model=model, loss=CTCLoss(), metrics=[word_error_rate]).start_training()
