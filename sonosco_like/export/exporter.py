@@ -13,6 +13,7 @@ from sonosco_like.export.description import exportable_decoder
 from sonosco_like.export.formats import ExportFormat, ExportSettings
 from sonosco_like.export.onnx_files import require_packages
 from sonosco_like.export.onnx_format import OnnxFormat
+from sonosco_like.export.sherpa_format import SherpaFormat
 from sonosco_like.export.verification import Comparison, compare
 from sonosco_like.inference import DecoderSettings, TrainedRecogniser, load_recogniser
 from sonosco_like.progress import Progress, no_progress
@@ -20,7 +21,7 @@ from sonosco_like.runs.checkpoints import find_checkpoint
 from sonosco_like.serialization import Saved, absolute_path, new_folder, write_file
 
 FormatName = Literal["onnx", "sherpa", "torch-export"]
-FORMATS: dict[str, type[ExportFormat]] = {"onnx": OnnxFormat}
+FORMATS: dict[str, type[ExportFormat]] = {"onnx": OnnxFormat, "sherpa": SherpaFormat}
 VERIFICATION = "verification.json"
 _VALIDATION = "val_data_loader.dataset.manifest"
 
@@ -69,6 +70,7 @@ def export(
         raise UsageError(f"{output} exists already. Give another folder, or replace it: --force (overwrite=True).")
     manifest = _manifest_to_verify(run, verify)
     recogniser = _recogniser_of(run)
+    kind.check(recogniser)
     chosen = DecoderSettings(kind=kind.output or decode).apply(recogniser.decoder, recogniser.model)
     recogniser.decoder, note = exportable_decoder(chosen)
     written = kind(recogniser, ExportSettings(input, int8, opset))

@@ -60,6 +60,10 @@ class ExportFormat(ABC):
         self.recogniser, self.settings = recogniser, settings
         self.notes: list[str] = []
 
+    @classmethod
+    def check(cls, recogniser: TrainedRecogniser) -> None:
+        """Refuse a recogniser that this format has no place for."""
+
     @abstractmethod
     def write(self, folder: Path) -> None:
         """Fill the folder."""

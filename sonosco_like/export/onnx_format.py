@@ -47,6 +47,7 @@ class OnnxFormat(ExportFormat):
         self.front = Front(transform, make_normalization(recogniser.normalization))
         self.is_ctc = search_settings(recogniser.decoder)["kind"] == CTC_GREEDY
         self.graph: RecogniserGraph | None = None
+        self.repeats = 1
 
     def write(self, folder: Path) -> None:
         metadata = metadata_of(self.recogniser, self.settings.takes, self.least)
@@ -55,6 +56,10 @@ class OnnxFormat(ExportFormat):
             write_model(model, path, metadata)
             if self.settings.int8:
                 write_int8(path)
+        self.write_beside(folder, metadata)
+
+    def write_beside(self, folder: Path, metadata: Mapping[str, str]) -> None:
+        """Write what the graphs need beside them."""
         write_file(folder / _SCRIPT, (Path(__file__).parent / _SCRIPT).read_bytes())
         write_file(folder / "README.md", onnx_readme(metadata, self.settings, self.is_ctc, self.recogniser).encode())
 
@@ -96,7 +101,7 @@ class OnnxFormat(ExportFormat):
         return Runner(f"{name} in onnxruntime", not int8, texts, numbers, search)
 
     def _ctc(self) -> dict[str, Any]:
-        self.graph = CTCGraph(self.front, self.recogniser.model)
+        self.graph = CTCGraph(self.front, self.recogniser.model, self.repeats)
         return {"model": self._trace_encoder(self.graph, {})}
 
     def _attention(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sonosco_like.export.formats import ExportSettings
 from sonosco_like.inference import TrainedRecogniser
@@ -29,6 +29,46 @@ def onnx_readme(
             "",
             *_search(is_ctc),
             "",
+            *_origin(metadata),
+        ]
+    )
+
+
+def sherpa_readme(metadata: Mapping[str, str], settings: ExportSettings, notes: Sequence[str]) -> str:
+    """For the format `sherpa`."""
+    size, rate = metadata["features_per_frame"], metadata["sample_rate"]
+    return "\n".join(
+        [
+            f"# A speech recogniser for sherpa-onnx, written by sonosco_like {metadata['sonosco_like']}",
+            "",
+            "In Python (`pip install sherpa-onnx`), with `samples` in [-1, 1] of one channel:",
+            "",
+            "```python",
+            "import sherpa_onnx",
+            "",
+            "recognizer = sherpa_onnx.OfflineRecognizer.from_zipformer_ctc(",
+            f'    model="model.onnx", tokens="tokens.txt", feature_dim={size}, sample_rate={rate}',
+            ")",
+            "stream = recognizer.create_stream()",
+            f"stream.accept_waveform({rate}, samples)",
+            "recognizer.decode_stream(stream)",
+            "print(stream.result.text)",
+            "```",
+            "",
+            "On the command line, with the programs of sherpa-onnx:",
+            "",
+            "```",
+            f"sherpa-onnx-offline --zipformer-ctc-model=model.onnx --tokens=tokens.txt --feat-dim={size} "
+            f"--sample-rate={rate} call.wav",
+            "```",
+            "",
+            "- `model.onnx`: normalization, encoder and CTC output",
+            *(["- `model.int8.onnx`: the same with weights of 8 bits"] if settings.int8 else []),
+            "- `tokens.txt`: the symbol of each label",
+            "- `verification.json`, if the export was verified: the texts it was compared on, and the error rates",
+            "",
+            *notes,
+            *([""] if notes else []),
             *_origin(metadata),
         ]
     )
