@@ -14,6 +14,7 @@ from sonosco_like.export.formats import ExportFormat, ExportSettings
 from sonosco_like.export.onnx_files import require_packages
 from sonosco_like.export.onnx_format import OnnxFormat
 from sonosco_like.export.sherpa_format import SherpaFormat
+from sonosco_like.export.torch_format import TorchFormat
 from sonosco_like.export.verification import Comparison, compare
 from sonosco_like.inference import DecoderSettings, TrainedRecogniser, load_recogniser
 from sonosco_like.progress import Progress, no_progress
@@ -21,7 +22,7 @@ from sonosco_like.runs.checkpoints import find_checkpoint
 from sonosco_like.serialization import Saved, absolute_path, new_folder, write_file
 
 FormatName = Literal["onnx", "sherpa", "torch-export"]
-FORMATS: dict[str, type[ExportFormat]] = {"onnx": OnnxFormat, "sherpa": SherpaFormat}
+FORMATS: dict[str, type[ExportFormat]] = {"onnx": OnnxFormat, "sherpa": SherpaFormat, "torch-export": TorchFormat}
 VERIFICATION = "verification.json"
 _VALIDATION = "val_data_loader.dataset.manifest"
 

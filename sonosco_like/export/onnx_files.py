@@ -54,7 +54,7 @@ def trace(
     """
     content = io.BytesIO()
     export: Any = torch.onnx.export  # its annotations do not know that tracing also writes to a stream
-    with _quiet():
+    with quiet():
         try:
             export(
                 graph, tuple(examples), content, dynamo=False, opset_version=opset,
@@ -88,14 +88,14 @@ def write_int8(path: Path) -> Path:
     model = onnx.load(path)
     left_out = [node.name for node in model.graph.node if node.name.startswith(_FRONT)]
     small = path.with_suffix(".int8.onnx")
-    with _quiet():
+    with quiet():
         quantization.quantize_dynamic(model, small, op_types_to_quantize=_SMALL_KINDS, nodes_to_exclude=left_out)
     return small
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the warnings of the tools, which are about how they work and not about what the user does."""
+def quiet() -> Iterator[None]:
+    """Hide the warnings of the tools, which are about how they work and not about what the user does."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

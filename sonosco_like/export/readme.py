@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sonosco_like.export.formats import ExportSettings
-from sonosco_like.inference import TrainedRecogniser
+
+_NEEDED = {"onnxruntime": "numpy onnxruntime", "torch": "numpy torch"}
 
 
-def onnx_readme(
-    metadata: Mapping[str, str], settings: ExportSettings, is_ctc: bool, recogniser: TrainedRecogniser
-) -> str:
-    """For the format `onnx`."""
+def graphs_readme(metadata: Mapping[str, str], settings: ExportSettings, names: Sequence[str], engine: str) -> str:
+    """For the formats whose graphs `transcribe.py` runs."""
     return "\n".join(
         [
-            f"# A speech recogniser in ONNX, written by sonosco_like {metadata['sonosco_like']}",
+            f"# A speech recogniser for {engine}, written by sonosco_like {metadata['sonosco_like']}",
             "",
-            "It needs Python with `numpy` and `onnxruntime` (`pip install numpy onnxruntime`), nothing else:",
+            f"It needs Python with `pip install {_NEEDED[engine]}`, and nothing else:",
             "",
             "```",
             f"python transcribe.py {'call.wav' if settings.takes == 'waveform' else 'features.npy'}",
             *(["python transcribe.py --int8 call.wav"] if settings.int8 else []),
             "```",
             "",
-            *_files(settings, is_ctc),
+            *(f"- `{name}`" for name in names),
+            *(f"- `{name.replace('.', '.int8.')}`: with weights of 8 bits" for name in names if settings.int8),
+            "- `transcribe.py`: features in, text out; also a class `Recogniser` for your own program",
+            "- `verification.json`, if the export was verified: the texts it was compared on, and the error rates",
             "",
-            *_inputs(metadata, settings, recogniser),
+            *_inputs(metadata, settings),
             "",
-            *_search(is_ctc),
+            *_search(names),
             "",
             *_origin(metadata),
         ]
@@ -74,26 +76,14 @@ def sherpa_readme(metadata: Mapping[str, str], settings: ExportSettings, notes: 
     )
 
 
-def _files(settings: ExportSettings, is_ctc: bool) -> list[str]:
-    names = ["model"] if is_ctc else ["encoder", "decoder"]
-    rows = [f"- `{name}.onnx`" for name in names]
-    if settings.int8:
-        rows += [f"- `{name}.int8.onnx`: the same with weights of 8 bits" for name in names]
-    return [
-        *rows,
-        "- `transcribe.py`: features in, text out; also a class `Recogniser` for your own program",
-        "- `verification.json`, if the export was verified: the texts it was compared on, and the error rates",
-    ]
-
-
-def _inputs(metadata: Mapping[str, str], settings: ExportSettings, recogniser: TrainedRecogniser) -> list[str]:
+def _inputs(metadata: Mapping[str, str], settings: ExportSettings) -> list[str]:
     if settings.takes == "waveform":
         what = (
             f"`waveform` (batch, time): float32 samples in [-1, 1], {metadata['sample_rate']} per second, one channel"
         )
     else:
         what = (
-            f"`features` (batch, time, {recogniser.features.size}): float32, before normalization, "
+            f"`features` (batch, time, {metadata['features_per_frame']}): float32, before normalization, "
             f"as described in the metadata `features`"
         )
     return [
@@ -102,15 +92,15 @@ def _inputs(metadata: Mapping[str, str], settings: ExportSettings, recogniser: T
     ]
 
 
-def _search(is_ctc: bool) -> list[str]:
-    if is_ctc:
+def _search(names: Sequence[str]) -> list[str]:
+    if len(names) == 1:
         return [
             "Outputs: `log_probs` (batch, frames, labels) and `lengths` (batch). Take the best label of each frame, "
             "merge runs of one label, and drop label 0, the blank. The metadata `texts` has the text of each label."
         ]
     return [
-        "`encoder.onnx` gives `lengths`, `log_probs` if there is a CTC output, and the states at the start. "
-        "`decoder.onnx` takes the last `labels` (label 1 at first) and the states of each hypothesis, and gives "
+        f"`{names[0]}` gives `lengths`, `log_probs` if there is a CTC output, and the states at the start. "
+        f"`{names[1]}` takes the last `labels` (label 1 at first) and the states of each hypothesis, and gives "
         "`log_probs` of the next label, `attention`, and the states that it changed, with `new_` in front of their "
         "names. Label 2 ends a text. `transcribe.py` has the whole search; the metadata `search` has its settings."
     ]

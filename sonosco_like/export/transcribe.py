@@ -1,4 +1,4 @@
-"""Transcribe recordings with the exported recogniser in this folder. Needs Python, numpy and onnxruntime, nothing else.
+"""Transcribe recordings with the exported recogniser in this folder. Needs numpy, and onnxruntime or torch.
 
     python transcribe.py call.wav another.wav     PCM WAV files; others if the package soundfile is there
     python transcribe.py --int8 call.wav
@@ -8,8 +8,9 @@
     print(recogniser(samples, 16000))            # an array of samples in [-1, 1]
     print(recogniser.texts([samples, others]))   # several at once, of any lengths
 
-What the graphs take and give, the alphabet, and the search are described in the metadata of the ONNX files. Labels 0,
-1 and 2 are the blank of CTC, and the start and the end of a text for the attention decoder.
+The graphs are files .onnx, which need onnxruntime, or .pt2, which need torch. What they take and give, the alphabet and
+the search are described in their metadata. Labels 0, 1 and 2 are the blank of CTC, and the start and the end of a text
+for the attention decoder.
 
 Shape suffixes: B utterances, N samples, T frames, S encoded frames, V labels, C candidates for the next label, K
 hypotheses of a beam search.
@@ -27,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
 BLANK, START, END = 0, 1, 2
 IMPOSSIBLE = -1e10
@@ -39,11 +39,13 @@ class Recogniser:
     """The recogniser in a folder; `int8` takes the small graphs, `threads` is what one recording may use."""
 
     def __init__(self, folder: str | Path = ".", int8: bool = False, threads: int = 1) -> None:
-        place, ending = Path(folder), ".int8.onnx" if int8 else ".onnx"
-        has_attention = (place / "encoder.onnx").exists()
-        self.encoder = _session(place / f"{'encoder' if has_attention else 'model'}{ending}", threads)
-        self.decoder = _session(place / f"decoder{ending}", threads) if has_attention else None
-        self.metadata: dict[str, str] = self.encoder.get_modelmeta().custom_metadata_map
+        place = Path(folder)
+        whole, encoder, decoder = (_find(place, name, int8) for name in ("model", "encoder", "decoder"))
+        if whole is None and (encoder is None or decoder is None):
+            raise FileNotFoundError(f"There is no {'int8 ' if int8 else ''}recogniser in {place}.")
+        self.encoder = _load(whole or encoder, threads)
+        self.decoder = _load(decoder, threads) if whole is None else None
+        self.metadata = self.encoder.metadata
         self.sample_rate = int(self.metadata["sample_rate"])
         self.texts_of_labels: list[str] = json.loads(self.metadata["texts"])
         self.search: dict[str, Any] = json.loads(self.metadata["search"])
@@ -76,9 +78,7 @@ class Recogniser:
         batch = np.zeros(shape, dtype=np.float32)
         for row, each in enumerate(inputs):
             batch[row, : len(each)] = each
-        names = [each.name for each in self.encoder.get_outputs()]
-        feed = dict(zip([each.name for each in self.encoder.get_inputs()], (batch, lengths_B), strict=True))
-        return dict(zip(names, self.encoder.run(names, feed), strict=True))
+        return self.encoder(dict(zip(self.encoder.inputs, (batch, lengths_B), strict=True)))
 
     def labels(self, outputs: Arrays, row: int) -> list[int]:
         """The labels of one utterance of a batch, by the search of the metadata."""
@@ -106,17 +106,15 @@ def greedy_ctc(log_probs_SV: np.ndarray) -> list[int]:
 class DecoderStep:
     """The attention decoder for the hypotheses of one utterance; its state has one row for each of them."""
 
-    def __init__(self, session: Any, encoded: Arrays, rows: int) -> None:
-        self.session = session
-        self.outputs = [each.name for each in session.get_outputs()]
-        wanted = {each.name for each in session.get_inputs()}
-        self.state = {name: np.repeat(each, rows, axis=0) for name, each in encoded.items() if name in wanted}
+    def __init__(self, graph: OnnxGraph | TorchGraph, encoded: Arrays, rows: int) -> None:
+        self.graph = graph
+        self.state = {name: np.repeat(each, rows, axis=0) for name, each in encoded.items() if name in graph.inputs}
         self.labels_K = np.full(rows, START, dtype=np.int64)
         self.attention_KS = np.zeros(0)
 
     def __call__(self) -> np.ndarray:
         """log_probs_KV of the next label."""
-        found = dict(zip(self.outputs, self.session.run(None, {"labels": self.labels_K, **self.state}), strict=True))
+        found = self.graph({"labels": self.labels_K, **self.state})
         self.attention_KS = found["attention"].mean(1)
         self.state.update({name[4:]: each for name, each in found.items() if name.startswith("new_")})
         log_probs_KV: np.ndarray = found["log_probs"]
@@ -124,7 +122,7 @@ class DecoderStep:
 
     def advance(self, rows_K: np.ndarray, labels_K: np.ndarray) -> None:
         """Continue with these rows, each with one more label. All rows are of one utterance."""
-        changed = {name[4:] for name in self.outputs if name.startswith("new_")}
+        changed = {name[4:] for name in self.graph.outputs if name.startswith("new_")}
         self.state = {name: each[rows_K] if name in changed else each for name, each in self.state.items()}
         self.labels_K = labels_K.astype(np.int64)
 
@@ -289,13 +287,53 @@ def read_audio(path: str) -> tuple[np.ndarray, int]:
     return samples.reshape(-1, channels).mean(axis=1, dtype=np.float32), rate
 
 
-def _session(path: Path, threads: int) -> Any:
-    if not path.exists():
-        raise FileNotFoundError(f"There is no {path}: is this the folder of an exported recogniser?")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+class OnnxGraph:
+    """A graph in onnxruntime."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 3
+        self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self.metadata: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
+        self.inputs = [each.name for each in self.session.get_inputs()]
+        self.outputs = [each.name for each in self.session.get_outputs()]
+
+    def __call__(self, inputs: Arrays) -> Arrays:
+        """The outputs by name."""
+        return dict(zip(self.outputs, self.session.run(self.outputs, inputs), strict=True))
+
+
+class TorchGraph:
+    """A graph in torch; `threads` is a setting of the whole process there, and is left alone."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        import torch
+
+        files = {"metadata.json": ""}
+        self.torch = torch
+        self.module = torch.export.load(path, extra_files=files).module()
+        self.metadata: dict[str, str] = json.loads(files["metadata.json"])
+        self.inputs: list[str] = json.loads(self.metadata["inputs"])
+        self.outputs: list[str] = json.loads(self.metadata["outputs"])
+
+    def __call__(self, inputs: Arrays) -> Arrays:
+        """The outputs by name."""
+        with self.torch.no_grad():
+            found = self.module(*(self.torch.from_numpy(inputs[name]) for name in self.inputs))
+        return {name: each.numpy() for name, each in zip(self.outputs, found, strict=True)}
+
+
+def _find(folder: Path, name: str, int8: bool) -> Path | None:
+    paths = [folder / f"{name}.int8.onnx"] if int8 else [folder / f"{name}.onnx", folder / f"{name}.pt2"]
+    return next((path for path in paths if path.exists()), None)
+
+
+def _load(path: Path | None, threads: int) -> OnnxGraph | TorchGraph:
+    assert path is not None
+    return OnnxGraph(path, threads) if path.suffix == ".onnx" else TorchGraph(path, threads)
 
 
 def main() -> int:

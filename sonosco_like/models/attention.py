@@ -136,7 +136,8 @@ class Attention(nn.Module):
         """The weights_NHS "before" the first step: even; with `frames_per_label` all on the first frame."""
         weights_NS = memory.mask_NS.float() / memory.mask_NS.sum(1, keepdim=True)
         if self.frames_per_label is not None:
-            weights_NS = nn.functional.one_hot(torch.zeros_like(memory.utterance_N), weights_NS.shape[1]).float()
+            weights_NS = torch.zeros_like(weights_NS)  # `one_hot` would fix the number of frames of an export
+            weights_NS[:, 0] = 1.0
         return weights_NS[:, None].expand(-1, self.heads, -1)
 
     def forward(

@@ -1,0 +1,157 @@
+"""What the formats of graphs share: the graphs of a recogniser, and `transcribe.py`, which runs them."""
+
+from __future__ import annotations
+
+import importlib
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sonosco_like.export.description import CTC_GREEDY, metadata_of, search_settings
+from sonosco_like.export.formats import ExportFormat, ExportSettings, Numbers, Runner, example_inputs
+from sonosco_like.export.front import Front, make_normalization, make_transform
+from sonosco_like.export.graphs import (
+    NEW,
+    CTCGraph,
+    DecoderExample,
+    DecoderGraph,
+    EncoderGraph,
+    RecogniserGraph,
+    free_axes,
+)
+from sonosco_like.export.readme import graphs_readme
+from sonosco_like.inference import TrainedRecogniser
+from sonosco_like.serialization import write_file
+
+_SCRIPT = "transcribe.py"
+_BATCH, _TIME, _ROWS, _FRAMES = "batch", "time", "rows", "frames"
+Axes = Mapping[str, Mapping[int, str]]
+
+
+class GraphFormat(ExportFormat):
+    """One graph for CTC, `model`; or two for attention, `encoder` and `decoder`; and `transcribe.py` beside them."""
+
+    suffix: str
+    engine: str
+
+    def __init__(self, recogniser: TrainedRecogniser, settings: ExportSettings) -> None:
+        super().__init__(recogniser, settings)
+        transform = make_transform(recogniser.features) if settings.takes == "waveform" else None
+        self.least = transform.least_samples if transform is not None else 1
+        self.front = Front(transform, make_normalization(recogniser.normalization))
+        self.is_ctc = search_settings(recogniser.decoder)["kind"] == CTC_GREEDY
+        self.graph: RecogniserGraph | None = None
+        self.repeats = 1
+
+    @abstractmethod
+    def trace(
+        self, graph: nn.Module, examples: Sequence[Tensor], inputs: list[str], outputs: list[str], axes: Axes
+    ) -> Any:
+        """The graph in this format, with free axes of these inputs and outputs."""
+
+    @abstractmethod
+    def inputs_of(self, traced: Any, inputs: list[str]) -> list[str]:
+        """Those of the inputs that a traced graph reads."""
+
+    @abstractmethod
+    def write_graph(self, traced: Any, path: Path, metadata: Mapping[str, str]) -> None:
+        """Write a traced graph to a file."""
+
+    def write(self, folder: Path) -> None:
+        metadata = metadata_of(self.recogniser, self.settings.takes, self.least)
+        for name, traced in (self._ctc() if self.is_ctc else self._attention()).items():
+            self.write_graph(traced, folder / f"{name}{self.suffix}", metadata)
+        self.write_beside(folder, metadata)
+
+    def write_beside(self, folder: Path, metadata: Mapping[str, str]) -> None:
+        """Write what the graphs need beside them."""
+        write_file(folder / _SCRIPT, (Path(__file__).parent / _SCRIPT).read_bytes())
+        names = [f"{name}{self.suffix}" for name in (["model"] if self.is_ctc else ["encoder", "decoder"])]
+        write_file(folder / "README.md", graphs_readme(metadata, self.settings, names, self.engine).encode())
+
+    def runners(self, folder: Path) -> list[Runner]:
+        return [self.runner(folder, int8) for int8 in ([False, True] if self.settings.int8 else [False])]
+
+    def expected_numbers(self, waveform_N: NDArray[np.float32]) -> Numbers:
+        """The outputs of the graphs as torch computes them, from the features of the recogniser."""
+        batch = self.recogniser.batch([torch.from_numpy(waveform_N)])
+        assert self.graph is not None
+        with torch.no_grad():
+            outputs = self.graph.after_front(batch.features_BTF, batch.feature_lengths_B)
+        found = {name: each.numpy()[0] for name, each in zip(self.graph.outputs, outputs, strict=True)}
+        return {"features": batch.features_BTF[0].numpy(), **found}
+
+    def runner(self, folder: Path, int8: bool) -> Runner:
+        """Runs the graphs by the script of the folder."""
+        script = importlib.import_module(f"{__package__}.transcribe")
+        recogniser = script.Recogniser(str(folder), int8=int8)
+
+        def texts(waveforms: Any) -> list[str]:
+            found: list[str] = recogniser.texts([self.graph_input(each) for each in waveforms])
+            return found
+
+        def numbers(waveform_N: NDArray[np.float32]) -> Numbers:
+            given = self.graph_input(waveform_N)
+            with torch.no_grad():
+                features_1TF, _ = self.front(torch.from_numpy(given)[None], torch.tensor([len(given)]))
+            found = {name: each[0] for name, each in recogniser.run([given]).items()}
+            return {"features": features_1TF[0].numpy(), **found}
+
+        def search(found: Numbers) -> str:
+            labels = recogniser.labels({name: np.asarray(each)[None] for name, each in found.items()}, 0)
+            return " ".join("".join(recogniser.texts_of_labels[label] for label in labels).split())
+
+        suffix = f".int8{self.suffix}" if int8 else self.suffix
+        name = f"model{suffix}" if self.is_ctc else f"encoder{suffix} and decoder{suffix}"
+        return Runner(f"{name} in {self.engine}", not int8, texts, numbers, search)
+
+    def _ctc(self) -> dict[str, Any]:
+        self.graph = CTCGraph(self.front, self.recogniser.model, self.repeats)
+        return {"model": self._trace_encoder(self.graph, {})}
+
+    def _attention(self) -> dict[str, Any]:
+        """Encoder and decoder; the encoder gives of the state what the decoder reads."""
+        model = self.recogniser.model
+        with torch.no_grad():
+            encode = [model.encode(*self.front(*each)) for each in self._examples]
+        one, other = (DecoderExample.of(model, *each) for each in encode)
+        axes = {name: free_axes(one.tensors[name], other.tensors[name], (_ROWS, _FRAMES)) for name in one.states}
+        decoder = self._trace_decoder(DecoderGraph(model, one), one, axes)
+        states = self.inputs_of(decoder, one.states)
+        self.graph = EncoderGraph(self.front, model, states)
+        return {"encoder": self._trace_encoder(self.graph, axes), "decoder": decoder}
+
+    @property
+    def _examples(self) -> list[tuple[Tensor, Tensor]]:
+        return example_inputs(self.recogniser, self.settings.takes)
+
+    def _trace_encoder(self, graph: RecogniserGraph, states: Axes) -> Any:
+        takes = self.settings.takes
+        axes: dict[str, Mapping[int, str]] = {
+            takes: {0: _BATCH, 1: _TIME},
+            "input_lengths": {0: _BATCH},
+            "log_probs": {0: _BATCH, 1: _FRAMES},
+            "lengths": {0: _BATCH},
+            **{name: {axis: _BATCH if axis == 0 else each for axis, each in a.items()} for name, a in states.items()},
+        }
+        used = {name: each for name, each in axes.items() if name in (takes, "input_lengths", *graph.outputs)}
+        return self.trace(graph, self._examples[0], [takes, "input_lengths"], graph.outputs, used)
+
+    def _trace_decoder(self, graph: DecoderGraph, one: DecoderExample, axes: Axes) -> Any:
+        labels_N = torch.ones(len(next(iter(one.tensors.values()))), dtype=torch.int64)
+        outputs = ["log_probs", "attention", *(NEW + name for name in one.changed)]
+        free = {
+            **axes,
+            **{NEW + name: axes[name] for name in one.changed},
+            "labels": {0: _ROWS},
+            "log_probs": {0: _ROWS},
+            "attention": {0: _ROWS, 2: _FRAMES},
+        }
+        examples = (labels_N, *one.tensors.values())
+        return self.trace(graph, examples, ["labels", *one.states], outputs, free)
