@@ -115,7 +115,8 @@ class DecoderExample:
         _, _, after = model.attention_decoder.step(torch.full_like(lengths_B, START), before)
         first, second = tensors_of(before), tensors_of(after)
         changed = [name for name, tensor in second.items() if tensor is not first[name]]
-        return cls(before, {name: each.contiguous() for name, each in first.items()}, changed)
+        # Copies, since one tensor may be two states at first, and a trace would take the two inputs for one.
+        return cls(before, {name: each.clone() for name, each in first.items()}, changed)
 
 
 def ctc_log_probs(model: Any, encoded_BSD: Tensor) -> Tensor:
