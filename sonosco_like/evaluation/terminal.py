@@ -89,6 +89,9 @@ def tuning_summary(tuning: Tuning, manifest: str) -> Iterator[RenderableType]:
     for row in tuning.rows():
         table.add_row(*row)
     yield table
+    if not tuning.helps:
+        yield Text(f"No weight of this language model gives fewer errors on {manifest}. Decode without it.")
+        return
     yield Text(f"These weights were chosen on {manifest}, so its rates above are too good. On other data use them with")
     yield Text(f"  {tuning.options()}\nor in a config with\n  {tuning.override()}")
 

@@ -48,6 +48,11 @@ class Tuning:
             names = ("none", "") if weights == _NONE else tuple(f"{value:g}" for value in weights)
             yield (*names, f"{trial.wer:.2%}", f"{trial.cer:.2%}")
 
+    @property
+    def helps(self) -> bool:
+        """Whether any weights give fewer errors than the recogniser alone."""
+        return self.best != _NONE
+
     def options(self) -> str:
         """The options of `sonosco evaluate` and `sonosco transcribe` for the best weights."""
         weight, bonus = self.best
@@ -102,11 +107,11 @@ def tune_language_model(
 
 
 def _changed(fields: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The class, and the fields that are not as by default."""
+    """The class, the weights, and the fields that are not as by default."""
     found = {}
     for name, value in fields.items():
         default = defaults.get(name)
-        if name == "class" or value != default:
+        if value != default or name in ("class", "weight", "word_bonus"):
             both = isinstance(value, dict) and isinstance(default, dict)
             found[name] = _changed(value, default or {}) if both else value
     return found

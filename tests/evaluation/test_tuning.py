@@ -7,11 +7,13 @@ import re
 import shlex
 
 import pytest
+from rich.text import Text
 
 from sonosco_like import loads
 from sonosco_like.cli import run
-from sonosco_like.decoding import CTCBeamDecoder
-from sonosco_like.evaluation import ModelEvaluator, tune_language_model
+from sonosco_like.decoding import CTCBeamDecoder, NGramLanguageModel, WordScores
+from sonosco_like.evaluation import Evaluation, ModelEvaluator, Result, Tuning, tune_language_model
+from sonosco_like.evaluation.terminal import tuning_summary
 from sonosco_like.inference import DecoderSettings, load_transcriber
 
 
@@ -74,3 +76,14 @@ def test_mistakes_are_refused(digits, words, capsys, options, said):
     options = [part.format(words=words, run=digits.run) for part in options]
     assert run(["evaluate", str(digits.run), "--manifest", str(digits.test), "--tune-lm", *options]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_language_model_that_does_not_help_is_not_recommended(words):
+    right, wrong = (Evaluation([Result.of("a", "one two", said)], bootstraps=0) for said in ("one two", "one"))
+    decoder = CTCBeamDecoder(words=WordScores(language_model=NGramLanguageModel(path=words)))
+    for trials, said in (
+        ({(0.0, 0.0): right, (0.5, 0.0): right, (0.5, 1.0): wrong}, "Decode without it"),
+        ({(0.0, 0.0): wrong, (0.5, 0.0): right}, "--lm-weight 0.5 --word-bonus 0"),
+    ):
+        parts = tuning_summary(Tuning(decoder, trials), "val.jsonl")
+        assert said in "".join(str(part) for part in parts if isinstance(part, Text))
