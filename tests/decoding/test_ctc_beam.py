@@ -57,16 +57,17 @@ CLOSED = "\\data\\\nngram 1=5\n\n\\1-grams:\n-99 <unk>\n-99 <s>\n-0.5 </s>\n-0.3
 
 
 @pytest.fixture
-def ten_words(tmp_path):
+def two_words(tmp_path):
     """A model that says that there are no words but these."""
     (tmp_path / "closed.arpa").write_text(CLOSED)
     return NGramLanguageModel(path=tmp_path / "closed.arpa")
 
 
+@pytest.mark.parametrize("vocabulary", [VOCABULARY, PIECES], ids=["letters", "pieces"])
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(frames=st.integers(1, 5), seed=st.integers(0, 10_000))
-def test_with_a_closed_vocabulary_the_best_text_of_its_words_is_found(ten_words, frames, seed):
-    vocabulary, words = Letters("ab "), WordScores(language_model=ten_words, weight=0.7)
+def test_with_a_closed_vocabulary_the_best_text_of_its_words_is_found(two_words, vocabulary, frames, seed):
+    words = WordScores(language_model=two_words, weight=0.7)
     log_probs_SV = posteriors(frames, vocabulary, seed)
     possible = {
         labels: log_p + total_score(words_of(labels, vocabulary), words)
@@ -78,11 +79,11 @@ def test_with_a_closed_vocabulary_the_best_text_of_its_words_is_found(ten_words,
     assert best.labels in possible
 
 
-def test_a_narrow_beam_is_not_filled_with_words_that_do_not_exist(ten_words):
+def test_a_narrow_beam_is_not_filled_with_words_that_do_not_exist(two_words):
     """The model hears "abab" five times; without the limit every beam has words such as "abab" when a word ends."""
     log_probs_SV = saying(Letters("ab "), "a_b_a_b_ " * 5, sure=0.97)
     for weight, exist in ((0.0, False), (0.01, True), (0.7, True)):
-        decoder = CTCBeamDecoder(beam_size=4, words=WordScores(language_model=ten_words, weight=weight))
+        decoder = CTCBeamDecoder(beam_size=4, words=WordScores(language_model=two_words, weight=weight))
         [[best]] = decoder.decode(output_of([log_probs_SV]), Letters("ab "))
         assert (set(best.text.split()) <= {"aba", "b"}) == exist
 
