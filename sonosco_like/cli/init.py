@@ -77,7 +77,7 @@ def _print(proposal: Proposal, concerns: list[str]) -> None:
     frequent = "".join(each for each, _ in writing.characters.most_common())
     click.echo(f"  {'characters':<10} {len(frequent)}, most frequent first: {frequent!r}")
     click.echo(f"machine\n  {proposal.machine}\nchosen")
-    for name, reason in {"model": f"{proposal.model}, {proposal.size}", **proposal.reasons}.items():
+    for name, reason in {"model": proposal.model, **proposal.reasons}.items():
         click.echo(f"  {name:<10} {reason}")
     if concerns:
         click.echo("to look at")

@@ -118,13 +118,13 @@ def propose(
 ) -> Proposal:
     """Choose what follows from data and machine alone; `fit_to_time` does the rest. `model` is one of ours, or free."""
     model = model or "deepspeech2"
-    hours = survey.train.hours
-    size = _size_for(hours, machine)
+    size, why_size = _choose_size(survey.train.hours, machine)
     pieces, why_labels = _choose_labels(survey, labels)
     longest, why_longest = _choose_longest(survey)
     batch, why_batch = _choose_batch(survey, machine, longest)
     workers = min(8, machine.processors - 1) if machine.gpu else min(1, machine.processors - 1)
     reasons = {
+        "size": why_size,
         "texts": "; ".join(survey.writing.reasons),
         "labels": why_labels,
         "features": _explain_rate(survey),
@@ -139,9 +139,11 @@ def propose(
     return chosen.explain(length=why_longest) if why_longest else chosen
 
 
-def _size_for(hours: float, machine: Machine) -> Size:
-    fitting = next(size for size in SIZES if hours <= _MOST_HOURS[size])
-    return "medium" if fitting == "large" and not machine.gpu else fitting
+def _choose_size(hours: float, machine: Machine) -> tuple[Size, str]:
+    size = next(size for size in SIZES if hours <= _MOST_HOURS[size])
+    if size == "large" and not machine.gpu:
+        return "medium", "medium: a large one needs a GPU"
+    return size, f"{size}: for {hours:.2g} hours of speech"
 
 
 def _choose_labels(survey: Survey, labels: Labels) -> tuple[int | None, str]:

@@ -100,13 +100,14 @@ def model_names() -> tuple[ModelName, ...]:
 
 def _head(proposal: Proposal) -> str:
     config, run = (quote(str(proposal.folder / name)) for name in ("config.yaml", "run"))
+    longer = "`epochs` and `max_duration`" if proposal.batches else "`epochs`"
     return f"""\
-# Written by `sonosco init` for {proposal.survey.train.hours:.2g} h of speech and {proposal.minutes:g} minutes on this
-# machine ({proposal.machine}).
+# Written by `sonosco init` for {proposal.survey.train.hours:.2g} h of speech and {proposal.minutes:g} minutes.
+# The machine: {proposal.machine}.
 #   sonosco check --config {config}
 #   sonosco train --config {config} --run-dir {run}
 # What to change first:
-# 1. `epochs`: more, if val_word_error_rate still falls at the end.
+# 1. {longer}: more, if val_word_error_rate still falls at the end.
 # 2. `lr`: half of it if the loss jumps or does not fall, twice if it falls slowly.
 # 3. {_CHANGE_FIRST[proposal.model]}: a larger model, for more data and more time.
 class: Experiment
@@ -175,11 +176,11 @@ def _limits(proposal: Proposal) -> str:
 
 
 def _augmentation(proposal: Proposal) -> str:
-    """Stronger, the more often each recording is heard."""
-    if proposal.survey.train.hours > 100:
-        factors, masks = "[0.9, 1.0, 1.1]", "frequency_width: 27, time_width: 60, time_share: 0.1"
-    else:
+    """Few speakers need more speeds, many hours allow wider masks."""
+    if proposal.size == "small":
         factors, masks = "[0.8, 0.9, 1.0, 1.1, 1.2]", "frequency_width: 12, time_width: 20, time_share: 0.1"
+    else:
+        factors, masks = "[0.9, 1.0, 1.1]", "frequency_width: 27, time_width: 60, time_share: 0.1"
     heard = (
         f"each recording is heard {proposal.epochs} times, never twice the same"
         if proposal.epochs > 1

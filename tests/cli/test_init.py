@@ -54,7 +54,7 @@ def test_the_config_checks_and_trains_as_it_is_and_says_what_to_do_next(sets, ca
 @pytest.mark.parametrize("model", ["conformer", "las", "tds"])
 def test_every_model_can_be_had_in_a_short_file(sets, capsys, model):
     assert init(sets, "--model", model) == 0
-    assert f"model      {model}, small" in capsys.readouterr().out
+    assert f"model      {model}\n" in capsys.readouterr().out
     assert run(["check", "--config", "mine/config.yaml", "--open", "none"]) == 0, capsys.readouterr().err
     lines = Path("mine/config.yaml").read_text().splitlines()
     assert len(lines) < 70
