@@ -59,6 +59,11 @@ class Machine:
         return f"{self.processors} processor{'s' * (self.processors > 1)}{memory}, {gpu}"
 
 
+def show_seconds(seconds: float) -> str:
+    """Seconds with two digits or more."""
+    return f"{seconds:.2g} s" if seconds < 100 else f"{seconds:,.0f} s"
+
+
 def look_at_machine() -> Machine:
     """The machine of this process."""
     if not torch.cuda.is_available():
@@ -158,7 +163,11 @@ def _choose_labels(survey: Survey, labels: Labels) -> tuple[int | None, str]:
             why = f"{crowded:.0%} of the texts have more characters than CTC has frames for"
         return size, f"{size} word pieces: {why}"
     count = len(writing.characters)
-    why = "as asked" if labels == "characters" else "too little text for word pieces"
+    why = (
+        "as asked"
+        if labels == "characters"
+        else f"word pieces are for {_HOURS_FOR_PIECES:g} hours and {_WORDS_FOR_PIECES:,} words or more"
+    )
     if labels == "auto" and not writing.has_spaces:
         why = "no spaces divide the texts into words"
     return None, f"{count} characters, all that occur in the training texts: {why}"
@@ -219,7 +228,7 @@ def next_smaller(proposal: Proposal, times: TrialTimes) -> Proposal | None:
     passes = proposal.minutes * 60 / times.epoch
     if passes < _FEWEST_PASSES and proposal.size != "small":
         smaller = SIZES[SIZES.index(proposal.size) - 1]
-        why = f"{smaller}: the {proposal.size} one has time to hear the data only {passes:.1f} times"
+        why = f"{smaller}: the {proposal.size} one has time to hear the data only {passes:.2g} times"
         return replace(proposal, size=smaller).explain(size=why)
     return None
 
@@ -239,13 +248,13 @@ def fit_to_time(proposal: Proposal, times: TrialTimes) -> Proposal:
         batches = epochs * times.batches_per_epoch
         validations = max(_FEWEST_VALIDATIONS, min(validations, int(batches / _FEWEST_BATCHES_BETWEEN)))
         every = max(1, int(batches / validations))
-        length = f"{every * validations:,} batches, {epochs:.2g} epochs of {times.epoch:.0f} s"
+        length = f"{every * validations:,} batches, {epochs:.2g} epochs of {show_seconds(times.epoch)}"
         fitted = replace(fitted, epochs=math.ceil(epochs), batches=every * validations, validate_every=every)
     else:
         every = max(1, round(epochs / validations))
         validations = round(epochs / every)
-        length = f"{every * validations} of {times.epoch:.2g} s"
+        length = f"{every * validations} of {show_seconds(times.epoch)}"
         fitted = replace(fitted, epochs=every * validations, validate_every=every)
-    validated = f"{validations} validations of {times.validation:.2g} s"
+    validated = f"{validations} validations of {show_seconds(times.validation)}"
     where = proposal.machine.gpu or "the CPU"
     return fitted.explain(epochs=f"{length}, and {validated}: measured with {times.batches} batches on {where}")

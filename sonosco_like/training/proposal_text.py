@@ -6,7 +6,7 @@ import json
 from shlex import quote
 
 from sonosco_like.serialization import quote_text
-from sonosco_like.training.proposal import ModelName, Proposal, Size
+from sonosco_like.training.proposal import ModelName, Proposal, Size, show_seconds
 
 _CONVOLUTIONS = """\
       convolutions:
@@ -65,6 +65,7 @@ _JOINT = """\
   loss: {class: JointLoss, ctc_weight: 0.4, ctc: {too_long: skip}, attention: {label_smoothing: 0.1}}
   decoder: {class: AttentionBeamDecoder, beam_size: 4, ctc_weight: 0.3}
 """
+_EPOCHS_FOR_ORDER = 4
 _CHANGE_FIRST = {  # the lines that make a model larger
     "conformer": "`layers` and `size`",
     "deepspeech2": "`layers` and `hidden_size`",
@@ -117,7 +118,7 @@ seed: 1234
 
 
 def _trainer(proposal: Proposal) -> str:
-    epochs = f"  epochs: {proposal.epochs}  # one takes about {proposal.epoch_seconds:.2g} s here\n"
+    epochs = f"  epochs: {proposal.epochs}  # one takes about {show_seconds(proposal.epoch_seconds)} here\n"
     if proposal.batches:
         epochs += f"  max_duration: {proposal.batches}ba  # the time is too short for more whole epochs\n"
     spaces = "" if proposal.survey.writing.has_spaces else "  # no spaces between words: watch the second one"
@@ -157,11 +158,13 @@ def _training_data(proposal: Proposal) -> str:
     replaced = {old: new for old, new in cleaner.replacements.items() if old in ("’", "i̇")}
     replacements = "" if len(replaced) < 2 else f", replacements: {json.dumps(replaced, ensure_ascii=False)}"
     batch = proposal.reasons["batch"].partition(", ")[2]
+    # from short to long is an easy beginning, and a wrong diet if it is most of the training
+    in_order = ", sorted_first_epoch: true" if proposal.epochs >= _EPOCHS_FOR_ORDER else ""
     return f"""\
   train_data_loader:
     class: AudioDataLoader
     num_workers: {proposal.workers}
-    sampler: {{batch_seconds: {proposal.batch_seconds}, sorted_first_epoch: true}}  # {batch}
+    sampler: {{batch_seconds: {proposal.batch_seconds}{in_order}}}  # {batch}
     dataset:
       manifest: {quote_text(str(survey.train.path))}
       features: &features {{class: LogMel, mels: {proposal.mels}, high_frequency: -400{rate}}}

@@ -69,6 +69,13 @@ def test_a_training_shorter_than_a_few_epochs_ends_after_so_many_batches_and_val
     assert int(str(config.get("trainer.test_step")).removesuffix("ba")) * 3 <= fitted.batches
 
 
+def test_only_a_training_of_several_epochs_begins_with_short_utterances():
+    """Otherwise it would hear hardly anything else."""
+    place = "trainer.train_data_loader.sampler.sorted_first_epoch"
+    assert content(fit_to_time(proposal(minutes=10.0), times(1000.0))).get(place) is None
+    assert content(fit_to_time(proposal(minutes=10.0), times(10.0))).get(place) is True
+
+
 @pytest.mark.parametrize("model", model_names())
 @pytest.mark.parametrize("size", SIZES)
 def test_every_config_that_can_be_written_is_valid(model, size):
