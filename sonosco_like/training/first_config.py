@@ -53,9 +53,12 @@ def write_first_config(
     survey = survey_data(train, val, progress)
     proposal = propose(folder, survey, look_at_machine(), minutes, model, labels)
     folder.mkdir(parents=True, exist_ok=True)
-    proposal = _learn_pieces(proposal, progress)
-    proposal = _fit(proposal, progress)
-    replace_file(config, write_proposal(proposal).encode())
+    try:
+        proposal = _fit(_learn_pieces(proposal, progress), progress)
+        replace_file(config, write_proposal(proposal).encode())
+    except BaseException:  # Ctrl-C too: the next call must not meet a half of the files
+        proposal.pieces_file.unlink(missing_ok=True)
+        raise
     return proposal, list(concerns(survey))
 
 
@@ -67,8 +70,12 @@ def _learn_pieces(proposal: Proposal, progress: Progress) -> Proposal:
             found = learn_pieces(
                 [proposal.survey.train.path], proposal.pieces_file, size, "bpe", writing.cleaner, progress=progress
             )
-            return replace(proposal, pieces=found.size)
+            why = proposal.reasons["labels"].partition(": ")[2]
+            return replace(proposal, pieces=found.size).explain(labels=f"{found.size} word pieces: {why}")
         size = size * 2 // 3
+    if proposal.pieces:
+        count = len(writing.characters)
+        proposal = proposal.explain(labels=f"{count} characters: the texts are too few for word pieces")
     return replace(proposal, pieces=None)
 
 

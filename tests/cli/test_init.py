@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import soundfile
 import yaml
+from warm import warm_python
 
 from sonosco_like.cli import run
 
@@ -97,6 +101,19 @@ def test_word_pieces_are_learned_on_the_spot(sets, capsys):
     assert tokenizer == {"class": "SentencePieceTokenizer", "model": "mine/pieces.model"}
     assert Path("mine/pieces.model").is_file()
     assert run(["check", "--config", "mine/config.yaml"]) == 0, capsys.readouterr().err
+
+
+def test_ctrl_c_leaves_no_half_of_the_files(sets):
+    """Batches are timed after the word pieces were written, and before the config is."""
+    options = ["--train", sets[0], "--val", sets[1], "--labels", "pieces"]
+    process = subprocess.Popen([*warm_python(), "-m", "sonosco_like", "init", "mine", *options])
+    pieces, begin = Path("mine/pieces.model"), time.monotonic()
+    while not pieces.exists() and process.poll() is None and time.monotonic() - begin < 300:
+        time.sleep(0.01)
+    assert pieces.exists()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=300) == 130
+    assert list(Path("mine").iterdir()) == []
 
 
 def test_without_validation_data_the_command_that_splits_is_named(sets, capsys):
