@@ -48,10 +48,11 @@ class TrialTimes:
 
 
 def time_training(trainer: ModelTrainer, most_seconds: float) -> TrialTimes:
-    """Train batches of all lengths for about so many seconds. The weights change: the trainer is of no use afterwards.
+    """Train a few batches of all lengths once, and again for about so many seconds.
 
-    Each batch counts with the fastest of its rounds, which other programs on the machine have disturbed least. With one
-    thread the time of the processor is taken, which they do not disturb.
+    The weights change: the trainer is of no use afterwards. Each batch counts with the fastest of its rounds, which
+    other programs on the machine have disturbed least. With one thread the time of the processor is taken, which they
+    do not disturb.
     """
     begin = time.perf_counter()
     trainer.callbacks = []
@@ -65,7 +66,7 @@ def time_training(trainer: ModelTrainer, most_seconds: float) -> TrialTimes:
     steps: dict[int, float] = {}
     places = list(dict.fromkeys(int(order[int(share * (len(order) - 1))]) for share in _PLACES))
     for place in places * _ROUNDS:
-        if len(steps) and time.perf_counter() - begin > most_seconds:
+        if len(steps) == len(places) and time.perf_counter() - begin > most_seconds:
             break
         loaded, step = _train_batch(trainer, loader, place)
         loading[place] = min(loaded, loading.get(place, loaded))
