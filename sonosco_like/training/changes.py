@@ -184,11 +184,13 @@ def changed_values(
     """The values that differ between the leaves of two documents, by path, as (old, new).
 
     A value that only one of them has counts as a change only under one of `paths`: elsewhere it comes from another
-    version of a class.
+    version of a class. The version in the name of a class is no change.
     """
     found = {}
     for path in dict.fromkeys([*before, *after]):
         values = before.get(path, _ABSENT), after.get(path, _ABSENT)
+        if path.endswith("class") and values[0].partition("@")[0] == values[1].partition("@")[0]:
+            continue
         if values[0] != values[1] and (_ABSENT not in values or path.startswith(tuple(paths))):
             found[path] = values
     return found

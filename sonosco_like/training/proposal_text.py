@@ -24,7 +24,7 @@ _DEEPSPEECH2 = """\
 _CONFORMER = """\
     class: Conformer
     ctc: true
-    decoder: null
+    attention_decoder: null
     encoder: {size: %d, layers: %d, heads: 4, kernel: %d, channels: %d, dropout: %g}
 """
 _LAS = """\
@@ -37,7 +37,7 @@ _LAS = """\
       layers: %d
       dropout: 0.2
 """ + _CONVOLUTIONS + """\
-    decoder:
+    attention_decoder:
       class: Speller
       hidden_size: %d
       layers: 1
@@ -48,7 +48,7 @@ _LAS = """\
 _TDS = """\
     class: TDS
     ctc: true
-    decoder: null
+    attention_decoder: null
     encoder:
       norm_over: frame
       dropout: %g

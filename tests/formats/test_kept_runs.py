@@ -52,6 +52,12 @@ def test_a_kept_run_is_trained_to_the_end_it_had(kept):
         torch.testing.assert_close(ended.model.state_dict()[name], value, **tolerance)
 
 
+def test_settings_of_a_kept_run_can_be_changed(kept):
+    """Its classes have newer versions now, which is no change of a setting."""
+    experiment, step = open_run(kept / "run", ["trainer.clip_grads=4.5"])
+    assert (step, experiment.trainer.clip_grads) == (4, 4.5)
+
+
 def test_the_rows_of_a_kept_run_go_on_where_they_ended(kept):
     experiment, _ = open_run(kept / "run")
     experiment.resume()
