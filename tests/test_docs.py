@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tempfile
 from dataclasses import fields
 from pathlib import Path
 
@@ -97,10 +98,21 @@ def problems_of(block: Block) -> list[str]:
     if keys_parsed_only(block.page, keys):
         return []
     try:
-        loads(block.text, owner_of(keys), source=block.place)
+        if "base" in keys:
+            read_over_base(block)
+        else:
+            loads(block.text, owner_of(keys), source=block.place)
     except ConfigError as error:
         return [str(each) for each in error.problems if not is_left_out(each.message)]
     return []
+
+
+def read_over_base(block: Block) -> None:
+    """Build an excerpt with a base beside the one that is shipped."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(REPOSITORY / "configs" / "common.yaml", folder)
+        (Path(folder) / "excerpt.yaml").write_text(block.text)
+        Document.read(Path(folder) / "excerpt.yaml", source=block.place).build(Experiment)
 
 
 def is_left_out(message: str) -> bool:

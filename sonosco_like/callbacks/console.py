@@ -38,7 +38,7 @@ class ProgressBar(AbstractCallback):
     read only then. The output goes to the error stream, so that the output of a command can be piped.
     """
 
-    every: str = "50ba"
+    every: int | str = "50ba"
     refresh: float = 0.25
     ranks: list[int] | None = field(default_factory=lambda: [0])
 

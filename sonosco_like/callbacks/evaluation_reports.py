@@ -28,7 +28,7 @@ class EvaluationReport(AbstractCallback):
     """
 
     sets: list[DataSet] = field(default_factory=lambda: ["val"])
-    every: str | None = "1ep"
+    every: int | str | None = "1ep"
     at_end: bool = True
     examples: int = 0
     reported_at: int = state(-1)

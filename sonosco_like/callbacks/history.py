@@ -270,7 +270,7 @@ class HistoryRecorder(CurveCallback):
 
     needs_every_point: ClassVar[bool] = True
     order: int = 500
-    every: str = "10ba"
+    every: int | str = "10ba"
     curves: CurveStore = state(CurveStore(every_point=True))
 
     def __post_init__(self) -> None:

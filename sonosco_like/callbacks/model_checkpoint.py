@@ -44,7 +44,7 @@ class ModelCheckpoint(AbstractCallback):
     """
 
     order: int = 1000
-    every: str | None = "1ep"
+    every: int | str | None = "1ep"
     monitor: str | None = None
     keep_last: int = 2
     keep_best: int = 1

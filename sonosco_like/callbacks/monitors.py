@@ -28,7 +28,7 @@ class LogMeasures(AbstractCallback):
     step. Reading the averages waits for the device, so a short interval makes the training slower.
     """
 
-    every: str = "10ba"
+    every: int | str = "10ba"
     logged_at: int = state(-1)
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class LogMeasures(AbstractCallback):
 class PeriodicLogger(AbstractCallback, ABC):
     """Logs the result of `measure` at the interval `every`."""
 
-    every: str = "10ba"
+    every: int | str = "10ba"
 
     def __post_init__(self) -> None:
         self._every = Every(self.every)
@@ -109,7 +109,7 @@ class MemoryMonitor(PeriodicLogger):
     `memory/device_reserved` and `memory/device_peak` are the memory of torch on the GPU, if the model is on one.
     """
 
-    every: str = "100ba"
+    every: int | str = "100ba"
 
     def measure(self, context: TrainerContext) -> Mapping[str, float]:
         """The memory now and at its peak."""
@@ -144,7 +144,7 @@ class CallbackTimes(AbstractCallback):
     """
 
     order: int = 2000
-    every: str | None = None
+    every: int | str | None = None
     ranks: list[int] | None = field(default_factory=lambda: [0])
     seconds: dict[str, float] = state({})
 

@@ -28,7 +28,7 @@ class FreezeParameters(AbstractCallback):
     """
 
     patterns: list[str] = field(default_factory=lambda: ["encoder.*"])
-    until: str | None = None
+    until: int | str | None = None
     thawed: bool = state(False)
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class DisableSoftWindowAttention(AbstractCallback):
     preference.
     """
 
-    after: str = "3ep"
+    after: int | str = "3ep"
 
     def __post_init__(self) -> None:
         self._after = Duration.parse(self.after)

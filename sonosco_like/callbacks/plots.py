@@ -55,7 +55,7 @@ class HistoryPlots(CurveCallback):
     folder: Path = Path()
     ranks: list[int] | None = field(default_factory=lambda: [0])
     formats: list[Literal["png", "pdf", "svg"]] = field(default_factory=lambda: ["png"])
-    every: str | None = None
+    every: int | str | None = None
 
     def __post_init__(self) -> None:
         self.run_file = RunFile(self.path, self.folder)

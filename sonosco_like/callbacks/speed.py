@@ -164,7 +164,7 @@ class EpochTimeEstimate(PeriodicLogger):
     gives the number of batches of an epoch; if it has no length, the batches of the first epoch are counted.
     """
 
-    every: str = "100ba"
+    every: int | str = "100ba"
     epoch_batches: int | None = state(None)
 
     def __post_init__(self) -> None:

@@ -33,6 +33,7 @@ from sonosco_like.training.checks import (
 from sonosco_like.training.experiment import Experiment
 from sonosco_like.training.initialisation import initialise
 from sonosco_like.training.randomness import describe_seeds
+from sonosco_like.training.schedule import describe_schedule
 from sonosco_like.training.trainer import ModelTrainer
 
 _MOST_LISTED = 20
@@ -124,6 +125,9 @@ def inspect_experiment(
         name: _describe_data(name, loader, found, opening, progress) for name, loader in loaders_of(trainer).items()
     }
     has_labels = _describe_text(trainer, found)
+    with found.attempt():
+        if usable["train"] and (schedule := describe_schedule(trainer)):
+            found.add("training", "schedule", schedule)
     with found.attempt():
         trainer.callbacks = []  # no callback hears the trial, so none writes a file
         trainer.parts.build()

@@ -151,18 +151,29 @@ class Limit:
 
 
 class ValidationInterval:
-    """How long it is from one validation to the next: batches, or whole epochs."""
+    """How long it is from one validation to the next: batches, whole epochs, or a share of the training."""
 
     def __init__(self, test_step: int | str | None) -> None:
-        """Raises UsageError for what counts neither batches nor epochs; None is the end of every epoch."""
+        """Raises UsageError for what counts no batches; None is the end of every epoch."""
         self._every: Duration | None = None
         if test_step is None:
             return
         if isinstance(test_step, int) and test_step < 1:
             raise UsageError(f"`test_step` must be at least 1, or null for epoch ends only, got {test_step}.")
         self._every = Duration.parse(test_step if isinstance(test_step, str) else f"{test_step}ba")
-        if self._every.unit not in ("ba", "ep"):
-            raise UsageError(f"`test_step` counts batches (500ba) or epochs (2ep), got {test_step!r}.")
+        if self._every.unit == "s":
+            raise UsageError(
+                f"`test_step` counts batches (500ba), epochs (2ep) or a share of all (0.1dur), got {test_step!r}."
+            )
+
+    def count(self, batches_of: Callable[[Duration], int]) -> None:
+        """Turn a share of the training into batches. Raises UsageError if nobody knows how many they are."""
+        if self._every is None or self._every.unit != "dur":
+            return
+        try:
+            self._every = Duration(max(1, batches_of(self._every)), "ba")
+        except UsageError as error:
+            raise UsageError(f"`test_step: {self._every}` cannot be counted: {error}. Count batches (500ba).") from None
 
     def is_due(self, position: Position, at_epoch_end: bool) -> bool:
         """Whether a validation is due at a position, and was not done there yet."""

@@ -50,17 +50,8 @@ class ScheduleLengths:
         """Count the steps of the lengths of a schedule; returns whether they are others than before."""
         if not isinstance(schedule, Scheduler) or not schedule.lengths:
             return False
-        length, before, counted = length_of(trainer), self._steps, {}
-
-        def steps_of(duration: Duration) -> int:
-            counted[str(duration)] = steps = length.steps_of(duration)
-            return steps
-
-        try:
-            schedule.in_steps(steps_of)
-        except UsageError as error:
-            raise UsageError(f"{str(error).rstrip('.')}. Give numbers of steps, or data that has a length.") from None
-        self._steps = counted
+        length, before = length_of(trainer), self._steps
+        self._steps = counted = _counted(schedule, length)
         if counted == before:
             return False
         self._explain(schedule, length, before)
@@ -93,6 +84,29 @@ class ScheduleLengths:
                 "`max_duration` ends the training earlier, the learning rate does not reach its end: give as many "
                 "`epochs` as fit into the time.", name, length.epochs,
             )  # fmt: skip
+
+
+def describe_schedule(trainer: Any) -> str:
+    """The steps that the lengths of the schedule of a trainer are, for people; nothing if it has none."""
+    schedule = trainer.parts.saved_form("scheduler")
+    if not isinstance(schedule, Scheduler) or not schedule.lengths:
+        return ""
+    steps = _counted(schedule, length_of(trainer))
+    return ", ".join(f"{name} {text} = {steps[text]:,} steps" for name, text in schedule.lengths.items())
+
+
+def _counted(schedule: Scheduler, length: TrainingLength) -> dict[str, int]:
+    counted = {}
+
+    def steps_of(duration: Duration) -> int:
+        counted[str(duration)] = steps = length.steps_of(duration)
+        return steps
+
+    try:
+        schedule.in_steps(steps_of)
+    except UsageError as error:
+        raise UsageError(f"{str(error).rstrip('.')}. Give numbers of steps, or data that has a length.") from None
+    return counted
 
 
 def rebuild_schedule(trainer: Any, old: Any, steps: int) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from sonosco_like.events import Event, Stop, describe_place
 from sonosco_like.training.batches import EpochBatches
 from sonosco_like.training.position import Limit, ValidationInterval
 from sonosco_like.training.processes import Processes
+from sonosco_like.training.schedule import length_of
 
 _RUN_FOLDER = ""  # stands for the run folder, where a path of its own would be
 
@@ -102,6 +104,7 @@ class TrainingSession:
             trainer.parts.build()
             trainer.listeners.open(trainer.callbacks)
             trainer.parts.prepare()
+            self._interval.count(lambda duration: replace(length_of(trainer), accumulated=1).steps_of(duration))
             trainer.validator.use_metrics(trainer.metrics)
             trainer.train()
             trainer.processes.barrier("end of training")

@@ -202,3 +202,18 @@ def test_what_callbacks_took_from_the_rate_stays_taken_when_the_schedule_gets_lo
     longer.parts.prepare()
     expected = 0.01 * WarmupHoldDecay(total=15, warmup=1).factor(10) * 0.5
     assert longer.optimizer.param_groups[0]["lr"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("test_step", "at"), [("0.25dur", [5, 10, 15, 20]), ("0.1dur", [2, 4, 5, 6, 8]), (3, [3, 5, 6])]
+)
+def test_validations_come_in_shares_of_the_training_and_at_the_ends_of_epochs(test_step, at):
+    seen = []
+    heard = ("validation_start", lambda moment: seen.append(moment.context.global_step))
+    make_trainer(heard, train_data_loader=SizedSums(), test_step=test_step).start_training()
+    assert seen[: len(at)] == at
+
+
+def test_a_share_between_validations_needs_data_with_a_length():
+    with pytest.raises(UsageError, match=r"`test_step: 0\.1dur` cannot be counted: the training data has no length"):
+        make_trainer(train_data_loader=Endless(), test_step="0.1dur").start_training()
