@@ -11,6 +11,7 @@ Shape suffix: V labels.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,7 +82,7 @@ class WordScorer:
         self._hot_rows: dict[str, NDArray[np.float64]] = {}
         model = settings.language_model if settings.weight > 0 else None
         self._vocabulary = model.closed_vocabulary() if model is not None else None
-        self._starts = {word[:length] for word in self._vocabulary or () for length in range(len(word) + 1)}
+        self._starts = _starts_of(self._vocabulary) if self._vocabulary is not None else frozenset()
         self._closed_rows: dict[str, NDArray[np.float64]] = {}
 
     def start(self) -> WordState:
@@ -150,6 +151,12 @@ class WordScorer:
             shares = [self._shares.get(word, 0.0) for word in after]
             row_V = self._hot_rows[letters] = np.array(shares) - self._shares.get(letters, 0.0)
         return row_V
+
+
+@functools.lru_cache(maxsize=4)
+def _starts_of(words: frozenset[str]) -> frozenset[str]:
+    """All beginnings of words, whole words and the empty one too; made once, since each batch has its own scorer."""
+    return frozenset(word[:length] for word in words for length in range(len(word) + 1))
 
 
 def _earned_shares(hot_words: Sequence[str], bonus: float) -> Mapping[str, float]:

@@ -73,7 +73,7 @@ class TableDecoder(AttentionDecoder):
 
 @dataclass
 class TableModel:
-    decoder: TableDecoder | None
+    attention_decoder: TableDecoder | None
 
 
 def every_text(labels, longest):
