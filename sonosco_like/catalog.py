@@ -3,8 +3,9 @@
 from sonosco_like import callbacks, data, decoding, events, losses, metrics, models, optim, training
 from sonosco_like.data import augment_recordings, augment_waveform, loader, torchaudio_transforms
 from sonosco_like.data.corpora import synth
+from sonosco_like.export import FORMATS
 
 __all__ = [
-    "augment_recordings", "augment_waveform", "callbacks", "data", "decoding", "events",
+    "FORMATS", "augment_recordings", "augment_waveform", "callbacks", "data", "decoding", "events",
     "loader", "losses", "metrics", "models", "optim", "synth", "torchaudio_transforms", "training",
 ]  # fmt: skip

@@ -1,17 +1,19 @@
-"""A folder with the trained recogniser and nothing else, written when the training ends."""
+"""A folder with the trained recogniser, for this package or for another program, written when the training ends."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
 from sonosco_like.callbacks.run_files import RunFile
 from sonosco_like.decoding import default_decoder
+from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback, Moment, TrainerContext
+from sonosco_like.inference.exporters import exporter_named
 from sonosco_like.inference.recogniser import AVERAGED, LAST, SavedParts, TrainedRecogniser, read_recogniser
 from sonosco_like.models import SpeechModel
 from sonosco_like.serialization import Saved, dumps, save, serializable
@@ -28,10 +30,15 @@ class ExportForInference(AbstractCallback):
     plain weights were ranked. The folder has the three files of a checkpoint, about a third of its size with Adam, and
     no name of the training data. `sonosco transcribe RUN/inference recording.wav` uses the folder. Without a speech
     model, or without datasets that have features and a tokenizer, only the model is written.
+
+    With a `format`, the folder is that of `sonosco export`, for use without this package: graphs for onnxruntime
+    (`onnx`), sherpa-onnx (`sherpa`) or torch (`torch-export`). It is compared with the recogniser on the validation
+    manifest, and a warning lists texts that differ. A model that the format has no place for is refused at the start.
     """
 
     order: int = 1500
     path: str = "inference"
+    format: Literal["recogniser", "onnx", "sherpa", "torch-export"] = "recogniser"
     folder: Path = Path()
     ranks: list[int] | None = field(default_factory=lambda: [0])
 
@@ -41,7 +48,10 @@ class ExportForInference(AbstractCallback):
     def on_attach(self, moment: Moment) -> None:
         """Refuse a model that cannot be saved, before the first batch."""
         self.run_file.resolve(moment.context)
-        dumps(_exportable(moment.context, LAST), state=False)
+        exportable = _exportable(moment.context, LAST)
+        dumps(exportable, state=False)
+        if self.format != "recogniser":
+            exporter_named(self.format).check(_require_recogniser(exportable))
 
     def on_training_end(self, moment: Moment) -> None:
         """Write the folder."""
@@ -54,21 +64,36 @@ class ExportForInference(AbstractCallback):
         best = _best_checkpoint(context)
         if best is not None:
             saved = Saved(best)
-            self._save(_model_of(saved) if _dataset_of(context) is None else read_recogniser(saved), place)
+            found = _model_of(saved) if _dataset_of(context) is None else read_recogniser(saved)
+            self._save(found, place, context)
         elif averaging is not None and averaging.weights:
             with averaging.applied(context.model):
-                self._save(_exportable(context, AVERAGED), place)
+                self._save(_exportable(context, AVERAGED), place, context)
         else:
-            self._save(_exportable(context, LAST), place)
+            self._save(_exportable(context, LAST), place, context)
         return place
 
-    def _save(self, value: Any, place: Path) -> None:
+    def _save(self, value: Any, place: Path, context: TrainerContext) -> None:
+        if self.format != "recogniser":
+            manifest = getattr(getattr(context.val_data_loader, "dataset", None), "manifest", None)
+            wrong = exporter_named(self.format).write(_require_recogniser(value), place, manifest)
+            if wrong:
+                logger.warning("%s does not hear what the recogniser hears:\n%s", place, "\n".join(wrong))
+            return
         if not isinstance(value, TrainedRecogniser):
             logger.warning(
                 "ExportForInference finds no `features` and `tokenizer` in the datasets of this trainer, or no "
                 "speech model: the model in %s can be loaded, but nothing can be transcribed with it.", place,
             )  # fmt: skip
         save(value, place)
+
+
+def _require_recogniser(value: Any) -> TrainedRecogniser:
+    if not isinstance(value, TrainedRecogniser):
+        raise UsageError(
+            "A `format` needs a speech model, and a dataset with `features` and a `tokenizer`, as AudioDataset has."
+        )
+    return value
 
 
 def _best_checkpoint(context: TrainerContext) -> Path | None:

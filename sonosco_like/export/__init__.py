@@ -7,7 +7,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from sonosco_like.export.exporter import FORMATS, Exported, export
+from sonosco_like.export.exporter import FORMATS, Exported, FormatExporter, export
+from sonosco_like.inference.exporters import EXPORTERS
 
 __all__ = ["FORMATS", "Exported", "export"]
 
@@ -19,4 +20,5 @@ class _CallablePackage(ModuleType):
         return export(*arguments, **options)
 
 
+EXPORTERS.update({name: FormatExporter(name) for name in FORMATS})
 sys.modules[__name__].__class__ = _CallablePackage

@@ -22,7 +22,11 @@ from sonosco_like.runs.checkpoints import find_checkpoint
 from sonosco_like.serialization import Saved, absolute_path, new_folder, write_file
 
 FormatName = Literal["onnx", "sherpa", "torch-export"]
-FORMATS: dict[str, type[ExportFormat]] = {"onnx": OnnxFormat, "sherpa": SherpaFormat, "torch-export": TorchFormat}
+FORMATS: dict[FormatName, type[ExportFormat]] = {
+    "onnx": OnnxFormat,
+    "sherpa": SherpaFormat,
+    "torch-export": TorchFormat,
+}
 VERIFICATION = "verification.json"
 _VALIDATION = "val_data_loader.dataset.manifest"
 
@@ -71,11 +75,8 @@ def export(
         raise UsageError(f"{output} exists already. Give another folder, or replace it: --force (overwrite=True).")
     manifest = _manifest_to_verify(run, verify)
     recogniser = _recogniser_of(run)
-    kind.check(recogniser)
-    chosen = DecoderSettings(kind=kind.output or decode).apply(recogniser.decoder, recogniser.model)
-    recogniser.decoder, note = exportable_decoder(chosen)
-    written = kind(recogniser, ExportSettings(input, int8, opset))
-    notes = [*([note] if note else []), *written.notes]
+    written = _prepare(recogniser, kind, ExportSettings(input, int8, opset), decode)
+    notes = list(written.notes)
     if verify is True and manifest is None:
         notes.append(
             "The export was not verified: the validation manifest of the run is not here. Give one: --verify FILE."
@@ -90,7 +91,37 @@ def export(
     return Exported(folder, comparisons, notes, unreadable)
 
 
-def _format_named(name: str) -> type[ExportFormat]:
+@dataclass(frozen=True)
+class FormatExporter:
+    """One format for `ExportForInference`: an `Exporter` of the room `inference`."""
+
+    name: FormatName
+
+    def check(self, recogniser: TrainedRecogniser) -> None:
+        """Refuse a recogniser that this format has no place for, before it is trained."""
+        kind = FORMATS[self.name]
+        require_packages(*kind.packages)
+        _prepare(copy.copy(recogniser), kind, ExportSettings(), None)
+
+    def write(self, recogniser: TrainedRecogniser, folder: Path, manifest: Path | None) -> list[str]:
+        """Write and verify the folder; the lines of what does not agree."""
+        exported = export(recogniser, folder, self.name, verify=manifest or False, overwrite=True)
+        return [line for each in exported.comparisons if not each.agrees for line in each.lines()]
+
+
+def _prepare(
+    recogniser: TrainedRecogniser, kind: type[ExportFormat], settings: ExportSettings, decode: str | None
+) -> ExportFormat:
+    """The format, ready to write the recogniser, which gets a decoder that can be exported."""
+    kind.check(recogniser)
+    chosen = DecoderSettings(kind=kind.output or decode).apply(recogniser.decoder, recogniser.model)
+    recogniser.decoder, note = exportable_decoder(chosen)
+    prepared = kind(recogniser, settings)
+    prepared.notes[:0] = [note] if note else []
+    return prepared
+
+
+def _format_named(name: FormatName) -> type[ExportFormat]:
     if name not in FORMATS:
         raise UsageError(f"`format` must be one of {', '.join(FORMATS)}, got {name!r}{did_you_mean(name, FORMATS)}")
     return FORMATS[name]

@@ -43,14 +43,7 @@ class TorchFormat(GraphFormat):
     def trace(
         self, graph: nn.Module, examples: Sequence[Tensor], inputs: list[str], outputs: list[str], axes: Axes
     ) -> Any:
-        free: list[Any] = [dict.fromkeys(axes.get(name, ()), torch.export.Dim.AUTO) for name in inputs]
-        shapes = (free[0], tuple(free[1:])) if isinstance(graph, DecoderGraph) else tuple(free)
-        try:
-            with quiet(), torch.no_grad(), _whole_recurrent_layers():
-                program = torch.export.export(graph, tuple(examples), dynamic_shapes=shapes)
-        except Exception as error:  # whatever an operation of the user's own model raises
-            raise cannot_leave(graph, "a program of torch.export", error) from error
-        return program, inputs, outputs
+        return trace_program(graph, examples, inputs, axes), inputs, outputs
 
     def inputs_of(self, traced: Any, inputs: list[str]) -> list[str]:
         return inputs
@@ -61,6 +54,17 @@ class TorchFormat(GraphFormat):
         described = {**metadata, "inputs": json.dumps(inputs), "outputs": json.dumps(outputs)}
         torch.export.save(program, content, extra_files={_METADATA: json.dumps(described)})
         write_file(path, content.getvalue())
+
+
+def trace_program(graph: nn.Module, examples: Sequence[Tensor], inputs: Sequence[str], axes: Axes) -> Any:
+    """The program of a graph, with free `axes` of its inputs."""
+    free: list[Any] = [dict.fromkeys(axes.get(name, ()), torch.export.Dim.AUTO) for name in inputs]
+    shapes = (free[0], tuple(free[1:])) if isinstance(graph, DecoderGraph) else tuple(free)
+    try:
+        with quiet(), torch.no_grad(), _whole_recurrent_layers():
+            return torch.export.export(graph, tuple(examples), dynamic_shapes=shapes)
+    except Exception as error:  # whatever an operation of the user's own model raises
+        raise cannot_leave(graph, "a program of torch.export", error) from error
 
 
 @contextmanager

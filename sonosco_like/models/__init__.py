@@ -8,7 +8,6 @@ from sonosco_like.models.recogniser import (
     AttentionDecoder,
     DecoderState,
     Encoder,
-    ExportableEncoder,
     Recogniser,
     SpeechModel,
 )
@@ -25,7 +24,6 @@ __all__ = [
     "DeepSpeech2",
     "DeepSpeech2Encoder",
     "Encoder",
-    "ExportableEncoder",
     "KeyValueDecoder",
     "Listener",
     "Recogniser",

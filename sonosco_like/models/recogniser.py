@@ -231,19 +231,3 @@ class Recogniser(nn.Module):
 
 # Not in the class, where a field of this name is defined.
 Recogniser.attention_decoder = property(lambda model: model.decoder)  # type: ignore[assignment]
-
-
-class ExportableEncoder(nn.Module):
-    """The encoder with its CTC output as a function of plain tensors, for `torch.export` and ONNX."""
-
-    def __init__(self, model: Recogniser) -> None:
-        super().__init__()
-        self.model = model
-        self.eval()
-
-    def forward(self, features_BTF: Tensor, feature_lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        """(log_probs_BSV, lengths_B); for a model without CTC output (encoded_BSD, lengths_B)."""
-        encoded_BSD, lengths_B = self.model.encode(features_BTF, feature_lengths_B)
-        if not self.model.has_ctc:
-            return encoded_BSD, lengths_B
-        return self.model.ctc_logits(encoded_BSD).log_softmax(-1), lengths_B

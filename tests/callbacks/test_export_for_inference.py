@@ -112,6 +112,25 @@ def test_a_resumed_run_replaces_what_an_interrupted_one_exported(tmp_path):
         assert all(torch.equal(weight, expected[name]) for name, weight in exported.state_dict().items())
 
 
+def test_another_format_is_written_and_verified_on_the_validation_set(audio_loader, tmp_path):
+    pytest.importorskip("onnxruntime")
+    callback = ExportForInference(folder=tmp_path, path="graphs", format="onnx")
+    trainer = trainer_of_recordings(audio_loader, callback, val_data_loader=audio_loader)
+    trainer.start_training()
+    names = {path.name for path in (tmp_path / "graphs").iterdir()}
+    assert names == {"model.onnx", "transcribe.py", "README.md", "verification.json"}
+    assert json.loads((tmp_path / "graphs" / "verification.json").read_text())["agrees"]
+    assert trainer.model.training, "The export takes a copy, and leaves the model of the training alone."
+
+
+def test_a_format_without_place_for_the_model_is_refused_before_the_first_batch(audio_loader, tmp_path):
+    pytest.importorskip("sherpa_onnx")
+    trainer = trainer_of_recordings(audio_loader, ExportForInference(folder=tmp_path, format="sherpa"))
+    with pytest.raises(CallbackError, match=r"`high_frequency` is 0 and must be -400"):
+        trainer.start_training()
+    assert not (tmp_path / "inference").exists()
+
+
 @serializable
 class HearingParts:
     """As version 0.1 exported it: see `InferenceModel`."""

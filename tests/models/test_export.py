@@ -1,51 +1,49 @@
-"""Encoder and CTC output leave for other runtimes, with a free time axis."""
+"""Every kind of model leaves for other runtimes, with free axes: at sizes that it was not traced with."""
 
 from __future__ import annotations
-
-import io
 
 import pytest
 import torch
 
-from sonosco_like.models import ExportableEncoder
+from sonosco_like.export.front import Front
+from sonosco_like.export.graphs import CTCGraph, EncoderGraph
+from sonosco_like.export.onnx_files import trace
+from sonosco_like.export.torch_format import trace_program
+
+INPUTS = ["features", "input_lengths"]
+AXES = {"features": {0: "batch", 1: "time"}, "input_lengths": {0: "batch"}}
 
 
-def exportable(model) -> ExportableEncoder:
-    """The model as if trained: ONNX export merges equal weights, which only an untrained model has."""
+def graph_of(model):
+    """The model as if trained, with all weights different, as a graph."""
     torch.manual_seed(2)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
-    return ExportableEncoder(model)
+    front = Front(None, None)
+    return CTCGraph(front, model) if model.has_ctc else EncoderGraph(front, model, ["memory_keys_NHSA"])
 
 
 def arguments(batch) -> tuple[torch.Tensor, torch.Tensor]:
     return batch.features_BTF, batch.feature_lengths_B
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning", "ignore::UserWarning")
 def test_onnx_runs_at_lengths_it_was_not_exported_with(model, make_batch):
     pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")
-    encoder, file = exportable(model), io.BytesIO()
-    axes = {"features": {0: "B", 1: "T"}, "lengths": {0: "B"}, "output": {0: "B", 1: "S"}, "output_lengths": {0: "B"}}
-    torch.onnx.export(
-        encoder, arguments(make_batch([40, 33], [3, 3])), file, dynamo=False, dynamic_axes=axes,
-        input_names=["features", "lengths"], output_names=["output", "output_lengths"],
-    )  # fmt: skip
+    graph = graph_of(model)
+    traced = trace(graph, arguments(make_batch([40, 33], [3, 3])), INPUTS, graph.outputs, AXES, opset=17)
     features_BTF, lengths_B = arguments(make_batch([77, 50, 61], [3, 3, 3]))
-    session = runtime.InferenceSession(file.getvalue())
-    output, output_lengths = session.run(None, {"features": features_BTF.numpy(), "lengths": lengths_B.numpy()})
-    expected, expected_lengths = encoder(features_BTF, lengths_B)
-    torch.testing.assert_close(torch.from_numpy(output), expected.detach(), atol=1e-4, rtol=1e-4)
-    assert output_lengths.tolist() == expected_lengths.tolist()
+    session = runtime.InferenceSession(traced.SerializeToString())
+    found = session.run(None, {"features": features_BTF.numpy(), "input_lengths": lengths_B.numpy()})
+    for name, output, expected in zip(graph.outputs, found, graph(features_BTF, lengths_B), strict=True):
+        torch.testing.assert_close(torch.from_numpy(output), expected.detach(), atol=1e-4, rtol=1e-4, msg=name)
 
 
-@pytest.mark.parametrize("name", ["tds-ctc", "conformer-ctc"])
-def test_torch_export_keeps_the_time_axis_free(name, make_model, make_batch):
-    """Recurrent models are left to ONNX: torch.export unrolls them to the length of its example."""
-    encoder = exportable(make_model(name))
-    shapes = ({1: torch.export.Dim.AUTO}, {})
-    program = torch.export.export(encoder, arguments(make_batch([40, 33], [3, 3])), dynamic_shapes=shapes)
-    longer = arguments(make_batch([77, 50], [3, 3]))
-    output, _ = program.module()(*longer)
-    torch.testing.assert_close(output, encoder(*longer)[0], atol=1e-5, rtol=1e-5)
+@pytest.mark.parametrize("name", ["deepspeech2", "deepspeech2-rnn-streaming", "las-frames-per-label", "conformer-ctc"])
+def test_torch_export_keeps_the_axes_free(name, make_model, make_batch):
+    graph = graph_of(make_model(name))
+    program = trace_program(graph, arguments(make_batch([40, 33], [3, 3])), INPUTS, AXES)
+    for frames in ([77, 50, 61], [25]):
+        batch = arguments(make_batch(frames, [3] * len(frames)))
+        for output, expected in zip(program.module()(*batch), graph(*batch), strict=True):
+            torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-5)
