@@ -81,22 +81,6 @@ def usable_processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-
-
-def available_memory() -> int | None:
-    """Bytes of memory that this process may still take: of the machine, or of its container; None if not known."""
-    known = []
-    memory = Path("/proc/meminfo")  # Linux
-    if memory.exists():
-        lines = dict(line.split(":", 1) for line in memory.read_text().splitlines())
-        known += [int(lines["MemAvailable"].split()[0]) * 1024] if "MemAvailable" in lines else []
-    for limit in map(Path, _CGROUP_LIMITS):
-        if limit.exists() and (text := limit.read_text().strip()).isdecimal():
-            known.append(int(text) - (resident_memory()[0] or 0))
-    return min(known, default=None)
-
-
 def resident_memory() -> tuple[int | None, int | None]:
     """Bytes of resident memory: now, and at its peak; None for a number that the operating system does not give."""
     status = Path("/proc/self/status")  # Linux
@@ -110,3 +94,58 @@ def resident_memory() -> tuple[int | None, int | None]:
 
     unit = 1 if sys.platform == "darwin" else 1024
     return None, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def available_memory() -> int | None:
+    """Bytes that this process may still take: by the machine, its control groups and its limits; None if unknown."""
+    known = [_free_on_machine(), _free_in_cgroup(), _free_address_space()]
+    return min((max(0, each) for each in known if each is not None), default=None)
+
+
+def _free_on_machine() -> int | None:
+    path = Path("/proc/meminfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def _free_in_cgroup() -> int | None:
+    """What the memory limits of this process's control groups leave; files that are only cached can be given back."""
+    own, root = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+    if not own.exists():
+        return None
+    found: list[int] = []
+    for line in own.read_text().splitlines():
+        _, kinds, name = line.split(":", 2)
+        if kinds not in ("", "memory"):
+            continue
+        base, limit, usage = (
+            (root, "memory.max", "memory.current") if not kinds
+            else (root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
+        )  # fmt: skip
+        folder = base / name.lstrip("/")
+        for group in (folder, *folder.parents):
+            if not group.is_relative_to(base):
+                break
+            found += _free_in_group(group, limit, usage)
+    return min(found, default=None)
+
+
+def _free_in_group(group: Path, limit: str, usage: str) -> list[int]:
+    try:
+        text, used = (group / limit).read_text().strip(), int((group / usage).read_text())
+        stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):
+        return []
+    return [int(text) - used + int(stat.get("inactive_file", 0))] if text.isdigit() else []
+
+
+def _free_address_space() -> int | None:
+    status = Path("/proc/self/statm")
+    if not status.exists():
+        return None
+    import resource  # Windows has none
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return (
+        None if limit == resource.RLIM_INFINITY else limit - int(status.read_text().split()[0]) * resource.getpagesize()
+    )

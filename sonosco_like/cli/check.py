@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 def check(
     config: Path, overrides: tuple[str, ...], modules: tuple[str, ...], opening: Any, **manifests: Path | None
 ) -> int:
-    """Build the experiment of a config and try one batch.
+    """Build the experiment of a config, and try the largest batch of each length.
 
-    Prints what a run would cost: parameters, batches, hours of audio, memory. The batch is the largest of the first
-    epoch. Lists every row of the data that a run could not use: texts without labels, and recordings that are missing,
-    unreadable, cut off or silent. Writes no files, except for the corpus if the config generates one that does not
-    exist yet. The exit code is 0 if a run can begin, else 2 after a list of all problems.
+    Prints what a run would cost: parameters, batches, hours of audio, and the memory that batches of each length need;
+    if they do not fit, which batch size would. Finds rows of the data that a run could not use: texts without labels,
+    in another case or alphabet, or too long for CTC; recordings that are missing, unreadable, cut off or silent; and
+    warns of others: very quiet, too loud, durations that are wrong. Each kind comes with its count, the first rows and
+    the remedy. Writes no files, except for the corpus if the config generates one that does not exist yet. The exit
+    code is 0 if a run can begin, else 2.
 
     \b
     Examples:
@@ -47,11 +49,18 @@ def check(
     _prepare_corpus(experiment)
     found = inspect_experiment(experiment, opening, show_progress)
     _print(found, sys.stdout.isatty())
+    for warning in found.warnings:
+        click.echo(f"warning: {warning}", err=True)
     for problem in found.problems:
         click.echo(f"problem: {problem}", err=True)
-    count = len(found.problems)
-    click.echo(f"{count} problem{'s' * (count > 1)}" if count else "A run of this config can begin.")
-    return 2 if count else 0
+    warnings = _count(found.warnings, "warning")
+    verdict = _count(found.problems, "problem") or "A run of this config can begin."
+    click.echo(f"{verdict}{' ' if not found.problems else ', '}{warnings}" if warnings else verdict)
+    return 2 if found.problems else 0
+
+
+def _count(found: list[str], what: str) -> str:
+    return f"{len(found)} {what}{'s' * (len(found) > 1)}" if found else ""
 
 
 def _prepare_corpus(experiment: Experiment) -> None:

@@ -129,6 +129,11 @@ class BucketSampler:
         order = _order_of_rounds(filled, durations, random, world_size)
         return BatchPlan(*_take_batches(filled, order * world_size + rank), filled.rest, durations, self.batch_seconds)
 
+    def largest_batches(self, durations: Seconds) -> list[Indices]:
+        """Of each bucket, short to long, the batch with its longest utterances, which needs most memory."""
+        by_length = np.argsort(durations, kind="stable")
+        return [by_length[max(0, end - size) : end] for _, end, size in self._buckets(durations[by_length])]
+
     def _fill_rounds(self, durations: Seconds, random: np.random.PCG64 | None, world_size: int) -> _Rounds:
         """Full rounds of batches from each bucket, short to long, and the utterances left at the end."""
         by_length = np.argsort(durations, kind="stable")

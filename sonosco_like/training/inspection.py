@@ -2,88 +2,47 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from shlex import quote
-from typing import Any
-
-import torch
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, NamedTuple
 
 from sonosco_like.data.dataset import AudioDataset
-from sonosco_like.data.tools.examination import Opening, examine_recordings
-from sonosco_like.errors import ConfigError, DataError, SonoscoError, UsageError
+from sonosco_like.data.loader import AudioDataLoader
+from sonosco_like.data.tools.examination import Opening, examine_recordings, group_faults
+from sonosco_like.errors import ConfigError, SonoscoError, UsageError
 from sonosco_like.events import Listeners
-from sonosco_like.process import resident_memory
 from sonosco_like.progress import Progress, no_progress
-from sonosco_like.records import Batch
 from sonosco_like.serialization import Snapshot
-from sonosco_like.training.batches import describe_batch, to_device
+from sonosco_like.training.batches import describe_batch
 from sonosco_like.training.checks import (
     check_is_loader,
     check_measures,
     check_model,
     check_texts,
     loaders_of,
+    text_faults,
     unequal_sizes,
 )
 from sonosco_like.training.experiment import Experiment
 from sonosco_like.training.initialisation import initialise
+from sonosco_like.training.memory import MemoryMeter, Trial, largest_batches, remedy, try_batch, try_buckets
 from sonosco_like.training.randomness import describe_seeds
 from sonosco_like.training.schedule import describe_schedule
 from sonosco_like.training.trainer import ModelTrainer
 
-_MOST_LISTED = 20
-
-
-def unusable_rows(dataset: AudioDataset, opening: Opening, progress: Progress) -> list[str]:
-    """What is wrong with each utterance that the sampler may choose: its text has no labels, or its audio no sound."""
-    chosen = dataset.utterances.select(dataset.usable)
-    examined = examine_recordings(chosen, opening, progress)
-    unlabelled = dict(_unlabelled(dataset))
-    problems = []
-    for index in range(len(chosen)):
-        faults = [f"{fault.reason}: {fault.detail}" for fault in examined.faults.get(index, ()) if not fault.usable]
-        faults += [unlabelled[index]] if index in unlabelled else []
-        problems += [f"{dataset.manifest}, row {chosen.row(index)}: {fault}" for fault in faults]
-    return problems
-
-
-def listed(problems: list[str], manifest: Path) -> list[str]:
-    """As many of the problems as one wants to read, and how to see the others; the search itself has no limit."""
-    if len(problems) <= _MOST_LISTED:
-        return problems
-    more = len(problems) - _MOST_LISTED
-    return [
-        *problems[:_MOST_LISTED],
-        f"{more:,} more rows of {manifest} cannot be used. All: sonosco data stats {quote(str(manifest))} --json",
-    ]
-
-
-def _unlabelled(dataset: AudioDataset) -> Iterator[tuple[int, str]]:
-    """Rows whose text has a part without label, with the reason. The dataset's own counts are left alone."""
-    cleaner = replace(dataset.cleaner) if dataset.cleaner else None
-    tokenizer = replace(dataset.tokenizer)
-    for place, index in enumerate(dataset.usable.tolist()):
-        text = dataset.utterances[index].text
-        try:
-            tokenizer.encode(cleaner(text) if cleaner else text)
-        except DataError as error:
-            yield place, str(error)
-
-
+_MOST_PROBLEMS, _MOST_WARNINGS = 20, 3  # rows that are shown of each kind
 _MEGA = 1e6
 
 
 @dataclass
 class Inspection:
-    """What was found: facts by heading, each a list of (name, value) rows, and every problem."""
+    """What was found: facts by heading, each a list of (name, value) rows; problems that stop a run; warnings."""
 
     facts: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def add(self, heading: str, name: str, value: str) -> None:
         """Note a fact."""
@@ -103,11 +62,10 @@ class Inspection:
 def inspect_experiment(
     experiment: Experiment, opening: Opening = "sample", progress: Progress = no_progress
 ) -> Inspection:
-    """Build all parts of an experiment and train one batch, the largest of the first epoch. Nothing is written.
+    """Build all parts of an experiment, and train on the largest batch of each length. Nothing is written.
 
-    Every text of its data is read, every header, and as many recordings as `opening` says.
-
-    What depends on a part that failed is not tried; everything else is, so that all problems are found at once.
+    Every text of its data is read, every header, and as many recordings as `opening` says. What depends on a part that
+    failed is not tried; everything else is, so that all problems are found at once.
     """
     found = Inspection()
     trainer = experiment.trainer
@@ -121,9 +79,8 @@ def inspect_experiment(
                 found.add("model", "" if number else "init_from", line)
     for name, line in describe_seeds(experiment):
         found.add("seeds", name, line)
-    usable = {
-        name: _describe_data(name, loader, found, opening, progress) for name, loader in loaders_of(trainer).items()
-    }
+    look = _Look(trainer, opening, progress)
+    usable = {name: _describe_data(name, loader, found, look) for name, loader in loaders_of(trainer).items()}
     has_labels = _describe_text(trainer, found)
     with found.attempt():
         if usable["train"] and (schedule := describe_schedule(trainer)):
@@ -132,7 +89,7 @@ def inspect_experiment(
         trainer.callbacks = []  # no callback hears the trial, so none writes a file
         trainer.parts.build()
         if usable["train"] and has_labels:  # a label that the model does not have is read out of bounds
-            _try_batch(trainer, found)
+            _try_batches(trainer, found, progress)
             found.add("training", "checkpoint", _size_of_checkpoint(trainer))
     return found
 
@@ -161,7 +118,15 @@ def _describe_model(trainer: ModelTrainer, found: Inspection) -> None:
         found.add("model", f"  {part}", f"{count:,}")
 
 
-def _describe_data(name: str, loader: Any, found: Inspection, opening: Opening, progress: Progress) -> bool:
+class _Look(NamedTuple):
+    """How the data of a trainer is looked at."""
+
+    trainer: ModelTrainer
+    opening: Opening
+    progress: Progress
+
+
+def _describe_data(name: str, loader: Any, found: Inspection, look: _Look) -> bool:
     """Note how much data there is; returns whether it can be used."""
     before = len(found.problems)
     with found.attempt():
@@ -177,18 +142,24 @@ def _describe_data(name: str, loader: Any, found: Inspection, opening: Opening, 
         found.add("data", name, described)
         if loader.dataset.out_of_limits:
             found.add("data", "", f"{len(loader.dataset.out_of_limits):,} utterances left out for their length")
-        _examine(loader.dataset, found, opening, progress)
+        if isinstance(loader.dataset, AudioDataset):
+            _examine(loader.dataset, found, look, is_training=name == "train")
     return len(found.problems) == before
 
 
-def _examine(dataset: Any, found: Inspection, opening: Opening, progress: Progress) -> None:
-    """Note every utterance that cannot be used: as a problem, unless the dataset skips bad rows."""
-    unusable = unusable_rows(dataset, opening, progress) if isinstance(dataset, AudioDataset) else []
-    if unusable and dataset.on_bad == "skip":
-        for line in listed(unusable, dataset.manifest):
-            found.add("data", "  left out", line)
-    else:
-        found.problems += listed(unusable, dataset.manifest)
+def _examine(dataset: AudioDataset, found: Inspection, look: _Look, is_training: bool) -> None:
+    """Note all faults of rows, by their kind: as problems if they would stop a run, otherwise as warnings."""
+    examined = examine_recordings(dataset.utterances.select(dataset.usable), look.opening, look.progress)
+    faults = {int(dataset.usable[place]): list(each) for place, each in examined.faults.items()}
+    for index, each in text_faults(look.trainer, dataset, dataset.usable, is_training, look.progress).items():
+        faults.setdefault(index, []).extend(each)
+    for finding in group_faults(faults):
+        if finding.usable:
+            found.warnings.append(finding.describe(dataset.utterances, _MOST_WARNINGS))
+        elif dataset.on_bad == "skip":
+            found.warnings.append(f"left out: {finding.describe(dataset.utterances, _MOST_PROBLEMS)}")
+        else:
+            found.problems.append(finding.describe(dataset.utterances, _MOST_PROBLEMS))
 
 
 def _batches(count: int) -> str:
@@ -208,64 +179,53 @@ def _describe_text(trainer: ModelTrainer, found: Inspection) -> bool:
     return not problems
 
 
-def _try_batch(trainer: ModelTrainer, found: Inspection) -> None:
-    batch, place = _largest_batch(trainer.train_data_loader)
-    found.add("training", "batch tried", f"{place}: {describe_batch(batch).partition(', utt')[0]}")
-    before = _reset_peak(trainer.parts.device)
-    begin = time.perf_counter()
-    try:
-        batch = to_device(batch, trainer.parts.device)
-        with trainer.parts.autocast():
-            loss = trainer.compute_loss(trainer.forward(batch), batch)
-        trainer.backward(loss)
-        trainer.optimizer_step()
-    except torch.OutOfMemoryError as error:
-        raise UsageError(f"Out of memory on a batch with {describe_batch(batch)}. Make batches smaller.") from error
-    except (RuntimeError, IndexError, ValueError, TypeError, ArithmeticError) as error:
-        raise UsageError(f"The batch tried, {place}, failed: {type(error).__name__}: {error}") from error
-    seconds = time.perf_counter() - begin
-    if not torch.isfinite(loss):
-        found.problems.append(f"The loss of the batch tried, {place}, is {loss.item()}.")
-    peak = _peak(trainer.parts.device)
-    found.add("training", "loss", f"{loss.item():.4f}, forward and back in {seconds:.2f} s on {trainer.parts.device}")
-    found.add(
-        "training",
-        "memory",
-        f"{peak / _MEGA:,.0f} MB at its peak, {max(0, peak - before) / _MEGA:,.0f} MB of it for the step",
+def _try_batches(trainer: ModelTrainer, found: Inspection, progress: Progress) -> None:
+    """Train on the largest batch of each bucket; of a loader without buckets, on the first batch."""
+    loader = trainer.train_data_loader
+    meter = MemoryMeter(trainer.parts.device)
+    if isinstance(loader, AudioDataLoader):
+        batches = len(largest_batches(loader))
+        with progress("trying the largest batch of each length", batches, "batches") as advance:
+            trials = []
+            for trial in try_buckets(trainer):
+                trials.append(trial)
+                advance(1)
+    else:
+        batch = next(iter(loader))
+        found.add("training", "batch tried", f"the first: {describe_batch(batch).partition(', utt')[0]}")
+        trials = [try_batch(trainer, batch, meter)]
+    if not trials:
+        raise UsageError(f"No utterance of {loader.dataset.manifest} can be used.")
+    _describe_trials(trials, meter.limit, trainer, found)
+
+
+def _describe_trials(trials: list[Trial], limit: float | None, trainer: ModelTrainer, found: Inspection) -> None:
+    for trial in (each for each in trials if each.is_tried):
+        if trial.seconds:
+            found.add("largest batch of each length", _size(trial), f"{_megabytes(trial.needed)}, {trial.took:.2f} s")
+        if not isfinite(trial.loss):
+            found.problems.append(f"The loss of the batch tried, {_size(trial)}, is {trial.loss}.")
+    last = trials[-1]
+    if last.is_tried:
+        of_all = f" of {_megabytes(limit)} that can be used" if limit is not None else ""
+        found.add("training", "loss", f"{last.loss:.4f}, {_size(last)} forward and back in {last.took:.2f} s")
+        found.add("training", "memory", f"{_megabytes(last.needed)}{of_all} on {trainer.parts.device}")
+        return
+    limit = last.needed / 2 if limit is None else limit
+    found.problems.append(
+        f"Batches of {_size(last)} do not fit into memory: they need about {_megabytes(last.needed)}, and "
+        f"{_megabytes(limit)} can be used. {remedy(last, limit, trainer.train_data_loader.sampler)}"
     )
 
 
-def _largest_batch(loader: Any) -> tuple[Any, str]:
-    """The batch with most padded seconds, which the plan knows; of a loader without plan the first one."""
-    plan = getattr(loader, "plan", None)
-    if plan is None:
-        return next(iter(loader)), "the first"
-    loader.dataset.prepare()
-    for position in reversed(plan.padded_seconds.argsort(kind="stable").tolist()):
-        rows = loader.dataset.usable[plan[position]]
-        batch: Batch | None = loader.dataset.batch(rows, loader.used_seed, loader.epoch)
-        if batch is not None:
-            return batch, f"the largest of epoch {loader.epoch}, number {position}"
-    raise UsageError(f"No utterance of {loader.dataset.manifest} can be used.")
+def _size(trial: Trial) -> str:
+    return f"{trial.utterances} x {trial.seconds:.1f} s" if trial.seconds else "the first"
+
+
+def _megabytes(count: float) -> str:
+    return f"{count / _MEGA:,.0f} MB"
 
 
 def _size_of_checkpoint(trainer: ModelTrainer) -> str:
     tensors = Snapshot(trainer).tensors
     return f"{sum(tensor.nbytes for tensor in tensors.values()) / _MEGA:,.1f} MB in {len(tensors)} tensors"
-
-
-def _reset_peak(device: torch.device) -> int:
-    """Reset the measurement; returns the memory in use."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        return torch.cuda.memory_allocated(device)
-    if os.access("/proc/self/clear_refs", os.W_OK):
-        Path("/proc/self/clear_refs").write_text("5")  # the peak is forgotten
-    return _peak(device)
-
-
-def _peak(device: torch.device) -> int:
-    """The most memory that was in use: on the device, or by this process."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return resident_memory()[1] or 0

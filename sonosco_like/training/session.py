@@ -11,6 +11,7 @@ from typing import Any
 from sonosco_like.errors import UsageError
 from sonosco_like.events import Event, Stop, describe_place
 from sonosco_like.training.batches import EpochBatches
+from sonosco_like.training.memory import try_largest_first
 from sonosco_like.training.position import Limit, ValidationInterval
 from sonosco_like.training.processes import Processes
 from sonosco_like.training.schedule import length_of
@@ -106,6 +107,7 @@ class TrainingSession:
             trainer.parts.prepare()
             self._interval.count(lambda duration: replace(length_of(trainer), accumulated=1).steps_of(duration))
             trainer.validator.use_metrics(trainer.metrics)
+            try_largest_first(trainer)
             trainer.train()
             trainer.processes.barrier("end of training")
         except Stop as raised:

@@ -1,6 +1,7 @@
 """Finding all problems of the recordings of a manifest before training.
 
-Every header is read; `opening` chooses how many recordings are decoded, which finds those that were cut off.
+Every header is read; `opening` chooses how many recordings are decoded, which finds those that were cut off, that are
+hardly audible, or that were recorded too loud. `texts` finds the problems of the texts.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ Opening: TypeAlias = Literal["all", "sample", "none"]
 _SAMPLE_SECONDS = 3600.0
 _BLOCK = 1 << 16
 _SILENCE = 1e-4
+_QUIET = 0.01  # 40 dB below full scale: what a microphone that is turned off or far away gives
+_FULL_SCALE, _CLIPPED_SHARE = 0.999, 0.001
 _LOW_RATE = 8000
 _STREAMED = 0xFFFF0000  # programs that did not know the length yet write sizes from here on
 _CUT_OFF = re.compile(r"data\s*:\s*(\d+) \(should be \d+\)")  # libsndfile's note on a file that was cut off
@@ -43,6 +46,27 @@ _SUFFIXES = {
     "AIFF": {".aif", ".aiff"},
     "AU": {".au"},
 }
+
+
+REMEDIES = {
+    "missing file": "Correct `audio_filepath`, which is relative to the folder of the manifest, or remove the rows.",
+    "unreadable": "Convert the recordings to WAV or FLAC, or remove the rows.",
+    "empty": "Remove the rows.",
+    "truncated": "Copy or convert the recordings again, or remove the rows.",
+    "ends early": "Write the manifest again from its recordings (sonosco data manifest), or remove the rows.",
+    "wrong duration": "Batches are planned by these durations: write the manifest again (sonosco data manifest).",
+    "silent": "Record again, or remove the rows.",
+    "quiet": "Listen to some. Features are normalized, so speech stays usable, but noise is raised with it.",
+    "clipped": "Listen to some. Record at a lower level; if they sound distorted, remove the rows.",
+    "wrong format": "Give the files the right ending.",
+    "low rate": "Record at 16,000 samples per second or more.",
+    "no text": "Remove the rows, unless the model is to learn silence from them.",
+    "no label": "Add the characters to the tokenizer, replace them in the `cleaner`, or set the tokenizer's `missing`.",
+    "other case": "Set `case` of the dataset's `cleaner` to the case of the tokenizer.",
+    "other alphabet": "Give the tokenizer the characters of these texts; see docs/languages.md.",
+    "too long for CTC": "Use word pieces (sonosco data pieces) or smaller strides in the encoder, or remove the rows.",
+}  # fmt: skip
+"""What to do about each kind of fault."""
 
 
 class Fault(NamedTuple):
@@ -62,6 +86,35 @@ class Examination:
     channels: Counter[int] = field(default_factory=Counter)
     recordings: int = 0
     decoded: int = 0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """All rows with the same kind of fault: how many there are, and the indices and details of the first ones."""
+
+    reason: str
+    usable: bool
+    count: int
+    examples: list[tuple[int, str]]
+
+    def describe(self, manifest: Manifest, most: int) -> str:
+        """The count, the remedy, and the first rows, each in a line of its own."""
+        rows = f"{self.count:,} row{'s' * (self.count != 1)}"
+        lines = [f"{manifest.path}: {rows}: {self.reason}. {REMEDIES[self.reason]}"]
+        for index, detail in self.examples[:most]:
+            lines.append(f"  {manifest.path.name}, row {manifest.row(index)} ({manifest[index].id}): {detail}")
+        more = self.count - len(lines) + 1
+        return "\n".join([*lines, *([f"  and {more:,} more row{'s' * (more > 1)}"] if more else [])])
+
+
+def group_faults(faults: dict[int, list[Fault]]) -> list[Finding]:
+    """The faults of rows by their kind: first those that make a row unusable, and of these the most frequent."""
+    groups: dict[tuple[str, bool], list[tuple[int, str]]] = {}
+    for index in sorted(faults):
+        for fault in faults[index]:
+            groups.setdefault((fault.reason, fault.usable), []).append((index, fault.detail))
+    findings = [Finding(reason, usable, len(rows), rows) for (reason, usable), rows in groups.items()]
+    return sorted(findings, key=lambda each: (each.usable, -each.count))
 
 
 def examine_recordings(
@@ -152,14 +205,16 @@ def _sample(headers: dict[str, AudioInfo]) -> Iterator[str]:
 
 def _decode(path: str) -> Fault | None:
     """The fault that decoding a whole recording shows, if any."""
-    loudest, frames = 0.0, 0
+    loudest, frames, clipped = 0.0, 0, 0
     try:
         with open_audio(path) as file:
             cut_off, expected = _CUT_OFF.search(file.extra_info), file.frames
             tolerated = max(TORN_SECONDS * file.samplerate, TORN_SHARE * expected)  # some MP3 headers are estimates
             while len(block_NC := file.read(_BLOCK, dtype="float32", always_2d=True)):
+                level_NC = np.abs(block_NC)
                 frames += len(block_NC)
-                loudest = max(loudest, float(np.abs(block_NC).max(initial=0.0)))
+                clipped += int((level_NC >= _FULL_SCALE).any(axis=1).sum())
+                loudest = max(loudest, float(level_NC.max(initial=0.0)))
     except DataError as error:
         return Fault("unreadable", str(error))
     except (soundfile.LibsndfileError, RuntimeError) as error:
@@ -168,6 +223,16 @@ def _decode(path: str) -> Fault | None:
         return Fault("truncated", f"{path} has {frames} of {expected} samples")
     if cut_off and int(cut_off[1]) < _STREAMED:
         return Fault("truncated", f"{path} is shorter than the length in its header", usable=True)
+    return _level_fault(path, loudest, clipped / max(1, frames))
+
+
+def _level_fault(path: str, loudest: float, clipped: float) -> Fault | None:
     if not np.isfinite(loudest):
         return Fault("unreadable", f"{path} holds samples that are not numbers")
-    return Fault("silent", f"no sample of {path} is above {_SILENCE:g}") if loudest <= _SILENCE else None
+    if loudest <= _SILENCE:
+        return Fault("silent", f"no sample of {path} is above {_SILENCE:g}")
+    if loudest < _QUIET:
+        return Fault("quiet", f"no sample of {path} is above {loudest:.2g} of full scale", usable=True)
+    if clipped > _CLIPPED_SHARE:
+        return Fault("clipped", f"{100 * clipped:.1f} % of the samples of {path} are at full scale", usable=True)
+    return None

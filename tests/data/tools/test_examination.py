@@ -8,7 +8,7 @@ import soundfile
 from tones import write_rows, write_tone
 
 from sonosco_like.data.manifest import Manifest
-from sonosco_like.data.tools.examination import examine_recordings
+from sonosco_like.data.tools.examination import REMEDIES, examine_recordings
 
 SECONDS = 2.0
 
@@ -48,6 +48,9 @@ def corpus(tmp_path):
     noise(tmp_path / "low.wav", rate=4000)
     noise(tmp_path / "flac.wav", format="FLAC")
     soundfile.write(tmp_path / "silent.wav", np.zeros(32000), 16000)
+    soundfile.write(tmp_path / "quiet.wav", 0.005 * np.sin(np.arange(32000)), 16000)
+    soundfile.write(tmp_path / "loud.wav", np.clip(2.0 * np.sin(np.arange(32000)), -1, 1), 16000)
+    soundfile.write(tmp_path / "full.wav", np.sin(np.arange(32000) / 50) * 0.998, 16000)
     return tmp_path
 
 
@@ -58,8 +61,10 @@ def test_every_fault_is_found_at_once(corpus):
         "folder.wav": ["unreadable"],
         "gone.wav": ["missing file"],
         "long.wav": ["wrong duration"],
+        "loud.wav": ["clipped"],
         "low.wav": ["low rate"],
         "none.wav": ["empty"],
+        "quiet.wav": ["quiet"],
         "short.wav": ["ends early"],
         "silent.wav": ["silent"],
         "text.wav": ["unreadable"],
@@ -68,6 +73,12 @@ def test_every_fault_is_found_at_once(corpus):
         "torn.wav": ["ends early", "truncated"],
         "zero.wav": ["unreadable"],
     }
+
+
+def test_every_kind_of_fault_has_a_remedy(corpus):
+    names = sorted(path.name for path in corpus.iterdir())
+    found = examined(corpus, *names, "gone.wav")
+    assert {reason for reasons in found.values() for reason in reasons} <= REMEDIES.keys()
 
 
 def test_a_wav_that_was_measured_after_it_was_cut_is_found_too(tmp_path):
