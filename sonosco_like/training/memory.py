@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 _MEGA = 1e6
 _USED_SHARE = 0.9  # of the memory; the rest is for what was not measured
-_ADVISED_SHARE = 0.85  # of what would just fit, by an estimate
+_ADVISED_SHARE = 0.7  # of what would just fit: what a batch needs was estimated, and differs from run to run
 _FULL = ("can't allocate memory", "bad_alloc")  # how torch words it on the CPU
 
 

@@ -46,9 +46,9 @@ def test_the_need_of_a_longer_batch_follows_from_that_of_shorter_ones(power):
 @pytest.mark.parametrize(
     ("sampler", "words"),
     [
-        (BucketSampler(batch_size=16), "Set `sampler.batch_size` to 6"),
-        (BucketSampler(batch_seconds=160.0), "Set `sampler.batch_seconds` to 68"),
-        (BucketSampler(batch_seconds=500.0, batch_size=16), "Set `sampler.batch_size` to 6"),
+        (BucketSampler(batch_size=16), "Set `sampler.batch_size` to 5"),
+        (BucketSampler(batch_seconds=160.0), "Set `sampler.batch_seconds` to 56"),
+        (BucketSampler(batch_seconds=500.0, batch_size=16), "Set `sampler.batch_size` to 5"),
     ],
 )
 def test_the_remedy_is_the_setting_that_limits_the_batches(sampler, words):
