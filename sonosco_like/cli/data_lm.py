@@ -51,7 +51,7 @@ def lm(sources: tuple[Path, ...], order: int, output: Path, case: Any, closed: b
     counts = ", ".join(f"{count:,} of order {length}" for length, count in enumerate(learned.ngrams, 1))
     click.echo(f"{output}: {learned.words:,} words from {learned.texts:,} texts; n-grams: {counts}")
     if learned.assumed:
-        orders = " and ".join(map(str, learned.assumed))
+        orders = ", ".join(map(str, learned.assumed))
         click.echo(
             f"The texts are too few or too alike to estimate the discounts of order {orders}; usual ones were taken."
         )
