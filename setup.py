@@ -71,7 +71,7 @@ setup(
     python_requires=">=3.10",
     package_dir={"": "."},  # so that an editable install is a path, which type checkers and editors follow
     packages=find_packages(include=["sonosco_like", "sonosco_like.*"]),
-    package_data={"sonosco_like": ["py.typed", "tensorboard_plugin/static/*", "templates/*"]},
+    package_data={"sonosco_like": ["py.typed", "static/*", "tensorboard_plugin/static/*", "server/static/*", "templates/*"]},
     install_requires=[
         "click>=8.1",
         "jinja2>=3.1",

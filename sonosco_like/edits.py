@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 from rapidfuzz.distance import Levenshtein
@@ -15,6 +16,7 @@ _KINDS: dict[str, EditKind] = {
     "delete": "deletion",
     "insert": "insertion",
 }
+_MARKS = {"": "=", "S": "s", "D": "d", "I": "i"}  # of edits, as pages read them
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +127,26 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
 def align_words(reference: str, hypothesis: str) -> Alignment:
     """Align the words of two texts."""
     return align(words_of(reference), words_of(hypothesis))
+
+
+def word_diff(reference: str, hypothesis: str) -> list[list[str | None]]:
+    """[mark, reference word, hypothesis word] for each place of the alignment."""
+    return [_piece(edit) for edit in align_words(reference, hypothesis).edits]
+
+
+def character_diff(reference: str, hypothesis: str) -> list[list[str | None]]:
+    """[mark, reference part, hypothesis part] for each run of characters with the same kind of edit."""
+    edits = align(characters_of(reference), characters_of(hypothesis)).edits
+    runs = [list(run) for _, run in groupby(edits, key=lambda edit: edit.kind)]
+    return [
+        [
+            _MARKS[run[0].mark],
+            "".join(edit.reference or "" for edit in run) or None,
+            "".join(edit.hypothesis or "" for edit in run) or None,
+        ]
+        for run in runs
+    ]
+
+
+def _piece(edit: Edit) -> list[str | None]:
+    return [_MARKS[edit.mark], edit.reference, edit.hypothesis]

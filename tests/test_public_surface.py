@@ -16,6 +16,7 @@ NAMES = [
 COMMANDS = {
     "check": ["--allow-write", "--config", "--help", "--import", "--open", "--set", "--test", "--train", "--val"],
     "completion": ["--help", "SHELL"],
+    "dashboard": ["--help", "--host", "--port", "RUNS"],
     "data an4": ["--force", "--help", "--seed", "--source", "FOLDER"],
     "data common-voice": ["--force", "--help", "--language", "--seed", "--source", "FOLDER"],
     "data librispeech": ["--force", "--help", "--part", "--seed", "--source", "FOLDER"],
@@ -46,8 +47,9 @@ COMMANDS = {
     "runs": ["--help", "--json", "--sort", "FOLDER"],
     "schema": ["--help", "--import", "--indent"],
     "serve": [
-        "--beam", "--ctc-weight", "--decode", "--device", "--help", "--host", "--hot-word", "--hot-word-bonus",
-        "--import", "--lm", "--lm-weight", "--longest", "--max-megabytes", "--max-requests", "--max-seconds",
+        "--beam", "--collect", "--ctc-weight", "--decode", "--device", "--help", "--host", "--hot-word",
+        "--hot-word-bonus", "--import", "--lm", "--lm-weight", "--longest", "--max-megabytes", "--max-requests",
+        "--max-seconds",
         "--no-token", "--port", "--timeout", "--token-file", "--word-bonus", "--workers", "MODELS",
     ],
     "train": [

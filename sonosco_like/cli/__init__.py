@@ -22,6 +22,7 @@ DONE, FAILED, WRONG_USAGE = 0, 1, 2  # and 128 + the number of a signal
 _COMMANDS = {  # each command and its module
     "check": "check",
     "completion": "completion",
+    "dashboard": "dashboard",
     "data": "data",
     "diff": "runs",
     "evaluate": "evaluate",

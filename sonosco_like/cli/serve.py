@@ -22,6 +22,12 @@ _MODELS_OF_RUNS = ("final", "best", "latest", "inference")
 @click.option("--token-file", type=PATH, help="A file with the token that clients must give.")
 @click.option("--no-token", is_flag=True, help="Let everybody in who can reach a host other than this machine.")
 @click.option(
+    "--collect",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Save corrected transcripts there, as rows of corrections.jsonl.",
+)
+@click.option(
     "--max-seconds", type=click.FloatRange(1), default=120, show_default=True, help="The longest recording, in seconds."
 )
 @click.option(
@@ -44,6 +50,7 @@ def serve(
     port: int,
     token_file: Path | None,
     no_token: bool,
+    collect: Path | None,
     max_seconds: float,
     max_megabytes: float,
     max_requests: int,
@@ -81,7 +88,7 @@ def serve(
     settings = Settings(
         models=named_models(models), host=host, port=port, token=None if token_file is None else read_token(token_file),
         workers=workers, limits=Limits(round(max_megabytes * 1e6), max_seconds, max_requests, timeout), modules=modules,
-        device=device, longest=longest, decoder_options=options,
+        collect=collect, device=device, longest=longest, decoder_options=options,
     )  # fmt: skip
     run_server(settings, lambda line: click.echo(line))
     return 0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import zlib
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
+LONGEST_TEXT = 5000  # characters
 Form = Literal["json", "text", "srt", "vtt", "verbose_json"]
 
 
@@ -96,6 +97,8 @@ class Health(BaseModel):
     status: Literal["ok", "starting"]
     recognisers: int
     models: list[str]
+    max_seconds: float
+    collecting: bool
 
 
 class Pair(BaseModel):
@@ -116,8 +119,16 @@ class Comparison(BaseModel):
 class Comparable(BaseModel):
     """A reference and hypotheses to be aligned with it."""
 
-    reference: str
-    hypotheses: list[str]
+    reference: str = Field(max_length=LONGEST_TEXT)
+    hypotheses: list[Annotated[str, Field(max_length=LONGEST_TEXT)]] = Field(max_length=16)
+
+
+class Saved(BaseModel):
+    """A correction that is on the disk, and how many rows the manifest has."""
+
+    id: str
+    saved: Literal["added", "changed", "unchanged"]
+    rows: int
 
 
 def openai_answer(heard: dict[str, Any], form: Form, language: str, with_words: bool) -> dict[str, Any] | str:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
-from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import FastAPI, File, Form, Request, UploadFile
@@ -13,11 +10,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
-from sonosco_like.errors import did_you_mean, list_some
+from sonosco_like.edits import character_diff, count_character_errors, count_word_errors, word_diff
 from sonosco_like.server import answers
-from sonosco_like.server.limits import Access, App, Guard, Limits, RefusedError
-from sonosco_like.server.metrics import CONTENT_TYPE, Metrics
-from sonosco_like.server.workers import Helpers, Recognisers, decode_upload
+from sonosco_like.server.limits import App, Guard, RefusedError
+from sonosco_like.server.metrics import CONTENT_TYPE
+from sonosco_like.server.pages import add_pages
+from sonosco_like.server.service import Service
+from sonosco_like.server.stream import add_stream
 from sonosco_like.version import __version__
 
 _MOST_HYPOTHESES = 20
@@ -26,7 +25,7 @@ _DESCRIPTIONS = {
     400: "The request makes no sense", 401: "The token is missing or wrong", 403: "Another site's page asks",
     404: "There is no such model", 408: "It took too long", 413: "Too many bytes or seconds",
     422: "A field is missing or wrong, or the upload is no audio", 429: "Too many requests at a time",
-    500: "The model failed",
+    500: "The model failed", 503: "Not now",
 }  # fmt: skip
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": answers.ErrorAnswer, "description": text} for status, text in _DESCRIPTIONS.items()
@@ -34,54 +33,22 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 logger = logging.getLogger(__name__)
 
 
-@dataclass
-class Server:
-    """The parts of a running server."""
-
-    recognisers: Recognisers
-    decoders: Helpers
-    limits: Limits
-    access: Access
-    metrics: Metrics
-    started: float = field(default_factory=time.time)
-
-    def names(self, wanted: list[str] | None) -> list[str]:
-        """The models with these names; the first one if none is named."""
-        known = list(self.recognisers.models)
-        names = list(dict.fromkeys(name for name in wanted or known[:1] if name))
-        for name in names or known[:1]:
-            if name not in known:
-                hint = did_you_mean(name, known) or f". There are {list_some(known, 5)}."
-                raise RefusedError(404, "model_not_found", f"There is no model {name[:80]!r}{hint}")
-        return names or known[:1]
-
-    async def hear(
-        self, names: list[str], content: bytes, n_best: int = 0, form: str | None = None
-    ) -> list[dict[str, Any]]:
-        """The transcripts of an upload by each of the models."""
-        rates = {name: self.recognisers.models[name]["sample_rate"] for name in names}
-        different = sorted(set(rates.values()))
-        decoded = await decode_upload(self.decoders, content, different, self.limits)
-        by_rate = dict(zip(different, decoded, strict=True))
-        heard = await asyncio.gather(
-            *(self.recognisers.transcribe(name, by_rate[rates[name]], n_best, form) for name in names)
-        )
-        for name, each in zip(names, heard, strict=True):
-            self.metrics.audio.labels(name).inc(each["duration"])
-        return heard
-
-
-def make_app(server: Server) -> App:
+def make_app(service: Service) -> App:
     """The application with all its addresses, behind its guard."""
     app = FastAPI(
         title="sonosco serve", version=__version__, docs_url=None, redoc_url=None,
         description="Transcribes recordings with trained recognisers.",
     )  # fmt: skip
     _handle_errors(app)
-    _add_information(app, server)
-    _add_transcription(app, server)
+    _add_information(app, service)
+    _add_transcription(app, service)
+    _add_comparison(app)
+    if service.collector is not None:
+        _add_collection(app, service)
+    add_stream(app, service)
+    add_pages(app)
     paths = frozenset(getattr(route, "path", "") for route in app.routes)
-    return Guard(app, server.limits, server.access, server.metrics, paths)
+    return Guard(app, service.limits, service.access, service.metrics, paths)
 
 
 def _handle_errors(app: FastAPI) -> None:
@@ -107,34 +74,35 @@ def _handle_errors(app: FastAPI) -> None:
     app.add_exception_handler(Exception, unexpected)
 
 
-def _add_information(app: FastAPI, server: Server) -> None:
+def _add_information(app: FastAPI, service: Service) -> None:
     errors: dict[int | str, dict[str, Any]] = {status: _ERRORS[status] for status in (401, 403)}
 
     @app.get("/v1/models", responses=errors)
     def models() -> answers.Models:
         """The models of this server; the first one is the default."""
         entries = [
-            answers.ModelEntry(id=name, created=int(server.started), **about)
-            for name, about in server.recognisers.models.items()
+            answers.ModelEntry(id=name, created=int(service.started), **about)
+            for name, about in service.recognisers.models.items()
         ]
         return answers.Models(data=entries)
 
     @app.get("/healthz", responses={403: _ERRORS[403], 503: {"model": answers.Health}})
     def health() -> Response:
         """Whether requests can be answered: 503 while no process has its models ready."""
-        ready = len(server.recognisers.pids)
+        ready = len(service.recognisers.pids)
         content = answers.Health(
-            status="ok" if ready else "starting", recognisers=ready, models=list(server.recognisers.models)
-        )
+            status="ok" if ready else "starting", recognisers=ready, models=list(service.recognisers.models),
+            max_seconds=service.limits.max_seconds, collecting=service.collector is not None,
+        )  # fmt: skip
         return JSONResponse(content.model_dump(), 200 if ready else 503)
 
     @app.get("/metrics", responses=errors, response_class=PlainTextResponse)
     def metrics() -> Response:
         """Counters in the text format of Prometheus."""
-        return Response(server.metrics.text(), media_type=CONTENT_TYPE)
+        return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
 
-def _add_transcription(app: FastAPI, server: Server) -> None:
+def _add_transcription(app: FastAPI, service: Service) -> None:
     @app.post("/v1/transcribe", responses=_ERRORS, response_model_exclude_unset=True)
     async def transcribe(
         file: Annotated[UploadFile, File(description="WAV, FLAC, MP3, OGG, Opus, WebM or MP4")],
@@ -146,8 +114,8 @@ def _add_transcription(app: FastAPI, server: Server) -> None:
         ] = 0,
     ) -> answers.Results:
         """What one or several models hear: text, words with times and confidences, segments, n best hypotheses."""
-        names = server.names(model)
-        heard = await server.hear(names, await file.read(), n_best)
+        names = service.names(model)
+        heard = await service.hear(names, await file.read(), n_best)
         return answers.Results(
             results=[answers.Result(model=name, **each) for name, each in zip(names, heard, strict=True)]
         )
@@ -173,6 +141,31 @@ def _add_transcription(app: FastAPI, server: Server) -> None:
                 400, "no_stream", "Answers are not streamed here: leave out `stream`, or use /v1/stream."
             )
         form = response_format if response_format in ("srt", "vtt") else None
-        (heard,) = await server.hear(server.names([model]), await file.read(), form=form)
+        (heard,) = await service.hear(service.names([model]), await file.read(), form=form)
         answer = answers.openai_answer(heard, response_format, language, "word" in (timestamp_granularities or []))
         return PlainTextResponse(answer) if isinstance(answer, str) else JSONResponse(answer)
+
+
+def _add_comparison(app: FastAPI) -> None:
+    @app.post("/v1/compare", responses=_ERRORS)
+    def compare(given: answers.Comparable) -> answers.Comparison:
+        """Hypotheses aligned with a reference, word by word and character by character, with their error rates."""
+        return answers.Comparison(pairs=[_pair(given.reference, text) for text in given.hypotheses])
+
+
+def _pair(reference: str, hypothesis: str) -> answers.Pair:
+    return answers.Pair(
+        words=word_diff(reference, hypothesis), characters=character_diff(reference, hypothesis),
+        wer=count_word_errors([reference], [hypothesis]).rate,
+        cer=count_character_errors([reference], [hypothesis]).rate,
+    )  # fmt: skip
+
+
+def _add_collection(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/corrections", responses=_ERRORS)
+    async def correct(
+        file: Annotated[UploadFile, File(description="the recording")],
+        text: Annotated[str, Form(max_length=answers.LONGEST_TEXT, description="what was said")],
+    ) -> answers.Saved:
+        """Save a recording with its true text as a row of the manifest; the same recording again changes its text."""
+        return answers.Saved(**await service.save(await file.read(), text))

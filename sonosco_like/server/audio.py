@@ -38,14 +38,14 @@ class UploadError(Exception):
         self.kind = kind
 
 
-def decode(content: bytes, rates: list[int], most_seconds: float) -> list[NDArray[np.float32]]:
-    """The mono waveform `samples_N` of an upload at each of the sample rates."""
+def decode(content: bytes, rates: list[int], most_seconds: float) -> tuple[list[NDArray[np.float32]], int]:
+    """The mono waveform `samples_N` of an upload at each of the sample rates, 0 for its own; and its own rate."""
     try:
         samples_N, rate = _decoded(content, most_seconds)
     except DataError as error:
         raise UploadError("unreadable", str(error)) from None
-    made = [samples_N if rate == wanted else soxr.resample(samples_N, rate, wanted) for wanted in rates]
-    return [np.clip(each, -1.0, 1.0, dtype=np.float32) for each in made]
+    made = [samples_N if wanted in (rate, 0) else soxr.resample(samples_N, rate, wanted) for wanted in rates]
+    return [np.clip(each, -1.0, 1.0, dtype=np.float32) for each in made], rate
 
 
 def _decoded(content: bytes, most_seconds: float) -> tuple[NDArray[np.float32], int]:
@@ -105,8 +105,8 @@ def decoder_process(connection: Connection, most_seconds: float) -> None:
 
     def answer(question: Message) -> Message:
         try:
-            made = decode(question.parts[0], question.header["rates"], most_seconds)
-            return Message({}, [each.tobytes() for each in made])
+            made, rate = decode(question.parts[0], question.header["rates"], most_seconds)
+            return Message({"rate": rate}, [each.tobytes() for each in made])
         except UploadError as error:
             return Message({"kind": error.kind, "error": str(error)})
         except MemoryError:

@@ -24,7 +24,7 @@ _MOST_HEADER = 1 << 26
 _MOST_PART = 1 << 30
 CAN_FORK_FROM_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
 _FORKS = multiprocessing.get_context("forkserver" if CAN_FORK_FROM_SERVER else None)
-_PRELOADED = ["sonosco_like.server.audio", "sonosco_like.server.recognition"]
+_PRELOADED = ["sonosco_like.server.audio", "sonosco_like.server.recognition", "sonosco_like.server.collect"]
 
 
 def start_fork_server() -> None:

@@ -16,10 +16,11 @@ import uvicorn
 
 from sonosco_like.errors import UsageError
 from sonosco_like.process import STOP_SIGNALS
-from sonosco_like.server.app import Server, make_app
+from sonosco_like.server.app import make_app
 from sonosco_like.server.children import CAN_FORK_FROM_SERVER, start_fork_server
 from sonosco_like.server.limits import Access, Limits, is_loopback
 from sonosco_like.server.metrics import Metrics
+from sonosco_like.server.service import Service
 from sonosco_like.server.workers import Helpers, Recognisers
 
 
@@ -32,6 +33,7 @@ class Settings:
     port: int = 5000
     token: str | None = None
     workers: int = 1
+    collect: Path | None = None
     limits: Limits = field(default_factory=Limits)
     modules: Sequence[str] = ()
     device: str | None = None
@@ -59,13 +61,18 @@ async def _serve(settings: Settings, listener: socket.socket, say: Callable[[str
         settings.workers + 1, metrics, "A decoder", "audio", "decoder_process", settings.limits.max_seconds
     )
     async with contextlib.AsyncExitStack() as stack:
-        for each in (recognisers, decoders):
+        parts: list[Recognisers | Helpers] = [recognisers, decoders]
+        collector = None
+        if settings.collect is not None:
+            collector = Helpers(1, metrics, "The collector", "collect", "collector_process", settings.collect)
+            parts.append(collector)
+        for each in parts:
             stack.push_async_callback(each.close)
             await each.start()
         access = Access(settings.token, is_loopback(settings.host))
-        server = Server(recognisers, decoders, settings.limits, access, metrics)
+        service = Service(recognisers, decoders, settings.limits, access, metrics, collector)
         config = uvicorn.Config(
-            make_app(server), lifespan="off", log_level="warning", access_log=False, server_header=False,
+            make_app(service), lifespan="off", log_level="warning", access_log=False, server_header=False,
             timeout_graceful_shutdown=round(settings.limits.timeout), timeout_keep_alive=30, ws="websockets-sansio",
             ws_max_size=1 << 20, backlog=512,
         )  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from sonosco_like.errors import UsageError
 from sonosco_like.server.children import Child, ChildLostError, Message
 from sonosco_like.server.limits import Limits, RefusedError
 from sonosco_like.server.metrics import Metrics
@@ -213,25 +214,13 @@ class Helpers:
             child.kill()
             self._all.discard(child)
             self._metrics.restarts.labels("helper").inc()
-        return await self._start()
+        try:
+            return await self._start()
+        except UsageError as error:
+            raise ChildLostError(str(error)) from None
 
     async def _start(self) -> Child:
         child = Child(*self._process)
         await child.start()
         self._all.add(child)
         return child
-
-
-async def decode_upload(decoders: Helpers, content: bytes, rates: list[int], limits: Limits) -> list[bytes]:
-    """The waveform of an upload as float32 at each of the sample rates."""
-    try:
-        answer = await decoders.ask(Message({"rates": rates}, [content]), limits.decoding)
-    except ChildLostError as error:
-        reason = f"takes longer than {limits.decoding:g} s" if error.too_slow else "ends the decoder"
-        raise RefusedError(422, "unreadable_audio", f"This upload cannot be decoded: it {reason}.") from None
-    if "error" in answer.header:
-        is_long = answer.header["kind"] == "too_long"
-        raise RefusedError(
-            413 if is_long else 422, "audio_too_long" if is_long else "unreadable_audio", answer.header["error"]
-        )
-    return answer.parts

@@ -20,7 +20,7 @@ from sonosco_like.tensorboard_plugin.records import PLUGIN, UnreadableError
 from sonosco_like.tensorboard_plugin.store import Record, Store, ValidationSet, modes_of
 from sonosco_like.tensorboard_plugin.table import BadQueryError, Query, Table, confusions, lookup, whole_number
 
-_STATIC = Path(__file__).parent / "static"
+_STATIC = [Path(__file__).parent / "static", Path(__file__).parents[1] / "static"]  # ours, and those that rooms share
 _MOST_CONFUSIONS = 50
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
@@ -150,9 +150,9 @@ def _list(value: Any) -> list[Any]:
 
 
 def _static(request: Request) -> Response:
-    """A file of the dashboard; only names of files in its folder are accepted."""
+    """A file of the dashboard; only names of files in its folders are accepted."""
     name = request.path.rsplit("/", 1)[-1]
-    files = {file.name: file for file in _STATIC.iterdir()}
+    files = {file.name: file for folder in _STATIC for file in folder.iterdir()}
     file = lookup(files, name, "file")
     kind = _TYPES.get(file.suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
     return _respond(request, file.read_bytes(), kind)

@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import StringIO
-from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from werkzeug.datastructures import MultiDict
 
-from sonosco_like.edits import Edit, align, align_words, characters_of, words_of
+from sonosco_like.edits import Edit, align, character_diff, word_diff, words_of
 from sonosco_like.tensorboard_plugin.records import UnreadableError, Utterances
 from sonosco_like.tensorboard_plugin.store import Store, ValidationSet, modes_of
 
@@ -91,7 +90,6 @@ def lookup(found: Mapping[str, Any], name: str, what: str) -> Any:
 _MOST_POINTS = 120  # of a curve that is 90 pixels wide
 _LONGEST_SHOWN = 2000
 _MOST_WORDS = 4000  # an alignment takes memory that grows with the square of the length
-_MARKS = {"": "=", "S": "s", "D": "d", "I": "i"}  # of edits, as the dashboard reads them
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -291,25 +289,6 @@ def _as_text(cell: str) -> str:
     return f"'{cell}" if cell.startswith(_FORMULA) else cell
 
 
-def word_diff(reference: str, hypothesis: str) -> list[list[str | None]]:
-    """[mark, reference word, hypothesis word] for each place of the alignment."""
-    return [_piece(edit) for edit in align_words(reference, hypothesis).edits]
-
-
-def character_diff(reference: str, hypothesis: str) -> list[list[str | None]]:
-    """[mark, reference part, hypothesis part] for each run of characters with the same kind of edit."""
-    edits = align(characters_of(reference), characters_of(hypothesis)).edits
-    runs = [list(run) for _, run in groupby(edits, key=lambda edit: edit.kind)]
-    return [
-        [
-            _MARKS[run[0].mark],
-            "".join(edit.reference or "" for edit in run) or None,
-            "".join(edit.hypothesis or "" for edit in run) or None,
-        ]
-        for run in runs
-    ]
-
-
 def confusions(references: Sequence[str], hypotheses: Sequence[str], most: int) -> dict[str, list[list[Any]]]:
     """The words most often substituted, deleted and inserted, each with its count.
 
@@ -327,7 +306,3 @@ def _most_frequent(counts: Counter[Edit], kind: str, most: int) -> list[list[Any
         (-count, edit.reference or "", edit.hypothesis or "") for edit, count in counts.items() if edit.kind == kind
     ]
     return [[reference, hypothesis, -negative] for negative, reference, hypothesis in sorted(rows)[:most]]
-
-
-def _piece(edit: Edit) -> list[str | None]:
-    return [_MARKS[edit.mark], edit.reference, edit.hypothesis]

@@ -17,10 +17,10 @@ from transcript_runs import SAMPLED, TEXTS, tone_trainer, write_transcripts
 
 from sonosco_like.callbacks import tensorboard
 from sonosco_like.callbacks.text_comparison.dashboard import PLUGIN as WRITTEN_AS
-from sonosco_like.edits import align, characters_of, count_errors, words_of
+from sonosco_like.edits import align, character_diff, characters_of, count_errors, word_diff, words_of
 from sonosco_like.serialization import load, save
 from sonosco_like.tensorboard_plugin.records import PLUGIN
-from sonosco_like.tensorboard_plugin.table import character_diff, confusions, word_diff
+from sonosco_like.tensorboard_plugin.table import confusions
 
 
 def test_reader_and_writer_agree_on_the_name():

@@ -11,7 +11,7 @@ async function ask(kind, address) {
   underWay.set(kind, controller);
   const response = await fetch(address, { signal: controller.signal });
   const content = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Error(content.error || `TensorBoard answered with ${response.status}.`);
+  if (!response.ok) throw new Error(content.error || `The server answered with ${response.status}.`);
   return content;
 }
 

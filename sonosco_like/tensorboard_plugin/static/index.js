@@ -15,7 +15,7 @@ const ASKED = ["chosen", "set", "step", "mode", "sort", "order", "filter", "sear
 
 export async function render() {
   document.documentElement.lang = "en";
-  document.head.append(el("link", { rel: "stylesheet", href: "static/style.css" }));
+  for (const name of ["shared.css", "style.css"]) document.head.append(el("link", { rel: "stylesheet", href: `static/${name}` }));
   restore();
   const app = build();
   showTheme();
@@ -97,7 +97,7 @@ async function reload(app) {
     found = await fetchRuns(state.mark);
     notify(app, "");
   } catch (error) {
-    if (!isVoid(error)) notify(app, `TensorBoard does not answer: ${error.message}`);
+    if (!isVoid(error)) notify(app, `The server does not answer: ${error.message}`);
     return;
   }
   if (!found.runs) return; // nothing is new

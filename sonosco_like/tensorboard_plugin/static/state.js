@@ -78,9 +78,9 @@ export function colourOf(run) {
   return COLOURS[Object.keys(state.runs).indexOf(run) % COLOURS.length] || COLOURS[0];
 }
 
-/** The name of a run without the folder that all runs end with. */
+/** The name of a run without the folder that all runs end with; a run that is served alone ends with a dot. */
 export function nameOf(run) {
-  return run.replace(/\/tensorboard$/, "") || run;
+  return run.replace(/\/(tensorboard|\.)$/, "") || run;
 }
 
 /** The error rates of a run at the last validation up to a step, and at the one before it. */

@@ -1,0 +1,5 @@
+// The page without TensorBoard, which would call `render` itself.
+
+import { render } from "./index.js";
+
+render();
