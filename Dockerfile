@@ -11,7 +11,7 @@ FROM python:${PYTHON}-slim AS installed
 ARG PIP_EXTRA_INDEX_URL=
 # `synth` makes speech with espeak-ng, which is under the GPL (see NOTICE): leave it out of an image that is passed on
 # without that library's source. Configs with manifests of their own do not need it.
-ARG EXTRAS=synth,bpe,remote
+ARG EXTRAS=synth,bpe,remote,serve
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /build
 RUN python -m venv /opt/venv
@@ -42,6 +42,6 @@ FROM base AS run
 COPY --from=installed /opt/venv /opt/venv
 ENV PATH=/opt/venv/bin:$PATH
 COPY --chown=sonosco configs ./configs
-EXPOSE 6006
+EXPOSE 5000 6007
 ENTRYPOINT ["sonosco"]
 CMD ["--help"]

@@ -16,6 +16,7 @@ EXTRAS = {
     "serve": [
         "av>=12",  # webm and mp4, as browsers record them; libsndfile reads the other formats
         "fastapi>=0.115",
+        "httptools>=0.6",
         "prometheus-client>=0.20",
         "python-multipart>=0.0.12",
         "uvicorn>=0.30",
@@ -71,7 +72,9 @@ setup(
     python_requires=">=3.10",
     package_dir={"": "."},  # so that an editable install is a path, which type checkers and editors follow
     packages=find_packages(include=["sonosco_like", "sonosco_like.*"]),
-    package_data={"sonosco_like": ["py.typed", "static/*", "tensorboard_plugin/static/*", "server/static/*", "templates/*"]},
+    package_data={
+        "sonosco_like": ["py.typed", "static/*", "tensorboard_plugin/static/*", "server/static/*", "templates/*"]
+    },
     install_requires=[
         "click>=8.1",
         "jinja2>=3.1",

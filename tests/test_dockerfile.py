@@ -5,7 +5,6 @@ There is no Docker engine in the tests, so they are read, not built.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
 import re
@@ -13,7 +12,6 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
 import yaml
 from command_lines import check_command
 from pip._internal.commands import create_command
@@ -144,24 +142,28 @@ def test_the_stage_that_runs_is_the_last_one_small_and_not_root():
     assert {word for word, _ in STAGES["run"].instructions} == {"COPY", "ENV", "EXPOSE", "ENTRYPOINT", "CMD"}
 
 
-@pytest.mark.filterwarnings("ignore:html5lib's sanitizer is deprecated")
-def test_compose_trains_with_a_command_that_exists_and_shows_the_same_runs_to_this_machine_only():
-    train, board = COMPOSE["services"]["train"], COMPOSE["services"]["tensorboard"]
-    words = [re.sub(r"\$\{\w+:-(.*?)\}", r"\1", word) for word in train["command"]]
-    check_command(" ".join(words))
-    assert (PROJECT / words[words.index("--config") + 1]).exists()
-    from tensorboard.plugins.core.core_plugin import CorePluginLoader
+def words_of(service: str) -> list[str]:
+    return [re.sub(r"\$\{\w+:-(.*?)\}", r"\1", word) for word in COMPOSE["services"][service]["command"]]
 
-    parser = argparse.ArgumentParser()
-    CorePluginLoader().define_flags(parser)
-    shown = parser.parse_args(board["command"])
-    assert (shown.logdir, shown.host, shown.port) == ("runs", "0.0.0.0", 6006)
-    assert Path(words[words.index("--run-dir") + 1]).parts[0] == shown.logdir
-    assert board["ports"] == [f"127.0.0.1:{shown.port}:{shown.port}"]
-    assert STAGES["run"].all("EXPOSE") == [str(shown.port)]
+
+def test_compose_trains_shows_and_serves_the_same_runs_to_this_machine_only():
+    services = COMPOSE["services"]
+    assert list(services) == ["train", "dashboard", "serve"]
+    for name in services:
+        check_command(shlex.join(words_of(name)))
+        assert services[name]["volumes"] == services["train"]["volumes"]
+    train, shown, served = map(words_of, services)
+    assert (PROJECT / train[train.index("--config") + 1]).exists()
+    run = train[train.index("--run-dir") + 1]
+    assert shown[1] == Path(run).parts[0]
+    assert served[1] == run
+    for name, port in (("dashboard", shown[shown.index("--port") + 1]), ("serve", "5000")):
+        assert services[name]["ports"] == [f"127.0.0.1:{port}:{port}"]
+        assert port in STAGES["run"].all("EXPOSE")[0].split()
+    assert served[served.index("--token-file") + 1] == "/run/secrets/token"
+    assert set(services["serve"]["secrets"]) == set(COMPOSE["secrets"])
     (inside,) = STAGES["base"].all("WORKDIR")
-    assert train["volumes"] == board["volumes"]
-    assert all(volume.split(":")[1].startswith(f"{inside}/") for volume in train["volumes"])
+    assert all(volume.split(":")[1].startswith(f"{inside}/") for volume in services["train"]["volumes"])
 
 
 def test_wrong_instructions_would_be_noticed():

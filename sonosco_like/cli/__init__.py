@@ -70,7 +70,7 @@ def sonosco() -> None:
       sonosco resume runs/las                                 continue after Ctrl-C or a crash
       sonosco evaluate runs/las --manifest corpus/test.jsonl  word and character error rates
       sonosco transcribe runs/las call.wav                    text of a recording
-      sonosco serve runs/las                                  transcription over HTTP
+      sonosco serve runs/las                                  speak to it in a browser
       sonosco completion bash >> ~/.bashrc                    let your shell complete commands
       sonosco schema > sonosco.schema.json                    let your editor complete configs
     """

@@ -1,4 +1,4 @@
-"""`sonosco serve`: transcription over HTTP."""
+"""`sonosco serve`: transcription over HTTP, and a web page."""
 
 from __future__ import annotations
 
@@ -61,17 +61,19 @@ def serve(
     modules: tuple[str, ...],
     **options: Any,
 ) -> int:
-    """Serve recognisers over HTTP.
+    """Serve recognisers over HTTP, with a web page.
 
     Each model is a run folder or a checkpoint; its name is that of the folder, or NAME. Clients send recordings to
-    /v1/transcribe, or as to OpenAI's API to /v1/audio/transcriptions. A server that other machines can reach needs a
-    token. Ctrl-C or SIGTERM finishes the requests that were taken; the exit code is then 0.
+    /v1/transcribe, or as to OpenAI's API to /v1/audio/transcriptions. The address / is a page to speak to the models,
+    /docs lists all addresses. A server that other machines can reach needs a token. Ctrl-C or SIGTERM finishes the
+    requests that were taken; the exit code is then 0.
 
     \b
     Examples:
       sonosco serve runs/digits
       sonosco serve small=runs/las large=runs/conformer --port 8000
       sonosco serve runs/las --host 0.0.0.0 --token-file token.txt
+      sonosco serve runs/las --collect corrections
     """
     try:
         from sonosco_like.server.limits import Limits, is_loopback

@@ -103,7 +103,7 @@ def _add_information(app: FastAPI, service: Service) -> None:
 
 
 def _add_transcription(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/transcribe", responses=_ERRORS, response_model_exclude_unset=True)
+    @app.post("/v1/transcribe", responses={**_ERRORS, 200: {"model": answers.Results}}, response_model=None)
     async def transcribe(
         file: Annotated[UploadFile, File(description="WAV, FLAC, MP3, OGG, Opus, WebM or MP4")],
         model: Annotated[
@@ -112,13 +112,11 @@ def _add_transcription(app: FastAPI, service: Service) -> None:
         n_best: Annotated[
             int, Form(ge=0, le=_MOST_HYPOTHESES, description="how many hypotheses of each segment to send too")
         ] = 0,
-    ) -> answers.Results:
+    ) -> Response:
         """What one or several models hear: text, words with times and confidences, segments, n best hypotheses."""
         names = service.names(model)
         heard = await service.hear(names, await file.read(), n_best)
-        return answers.Results(
-            results=[answers.Result(model=name, **each) for name, each in zip(names, heard, strict=True)]
-        )
+        return JSONResponse({"results": [{"model": name, **each} for name, each in zip(names, heard, strict=True)]})
 
     text = {"content": {"text/plain": {"schema": {"type": "string"}}, "application/json": {}}}
 

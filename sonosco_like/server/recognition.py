@@ -62,14 +62,15 @@ def load_model(path: Path, device: str | None, settings: DecoderSettings, longes
 def recogniser_process(
     connection: Connection,
     paths: dict[str, Path],
-    threads: int,
+    threads: int | None,
     modules: Sequence[str],
     device: str | None,
     longest: float | None,
     options: dict[str, Any],
 ) -> None:
     """Load models, and answer questions (`model`, `n_best`, `forms`) with the transcripts of the waveforms."""
-    torch.set_num_threads(threads)
+    if threads is not None:
+        torch.set_num_threads(threads)
     for module in modules:
         import_module(module)
     models: dict[str, Model] = {}

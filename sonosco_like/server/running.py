@@ -52,7 +52,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
 
 async def _serve(settings: Settings, listener: socket.socket, say: Callable[[str], None]) -> None:
     metrics = Metrics()
-    threads = max(1, (os.cpu_count() or 1) // settings.workers)
+    threads = None if "OMP_NUM_THREADS" in os.environ else max(1, (os.cpu_count() or 1) // settings.workers)
     loading = (
         settings.models, threads, tuple(settings.modules), settings.device, settings.longest, settings.decoder_options,
     )  # fmt: skip

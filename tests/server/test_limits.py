@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 import soundfile
+from server_process import start_server
 
 from sonosco_like.cli import run
 from sonosco_like.server.limits import is_loopback
@@ -104,8 +105,6 @@ def test_silence_is_an_empty_text(server):
 @pytest.fixture(scope="module")
 def strict(digits, tmp_path_factory):
     """A server with a token and narrow limits."""
-    from conftest import start_server
-
     folder = tmp_path_factory.mktemp("strict")
     (folder / "token").write_text(f"{TOKEN}\n")
     limits = ["--max-megabytes", 0.2, "--max-requests", 2]

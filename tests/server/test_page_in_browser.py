@@ -12,6 +12,7 @@ import sys
 import numpy as np
 import pytest
 import soundfile
+from server_process import start_server
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PATIENCE = 600_000  # milliseconds until something that never comes is given up
@@ -48,8 +49,6 @@ def browser(spoken):
 @pytest.fixture(scope="module")
 def collecting(digits, other, tmp_path_factory):
     """A server that saves corrections, and their folder."""
-    from conftest import start_server
-
     folder = tmp_path_factory.mktemp("collecting")
     running = start_server(
         folder / "log", f"digits={digits.run}", f"other={other}", "--collect", folder / "corrections"
@@ -193,7 +192,7 @@ def test_what_is_no_audio_is_said_on_the_page(page, tmp_path):
 
 
 def test_everything_has_a_name_and_can_be_reached_by_keyboard(page, spoken):
-    upload(page, spoken[0])
+    upload(page, spoken[0]).get_by_label("What was said").fill("one")
     unnamed = page.evaluate(
         """() => [...document.querySelectorAll("button, input, textarea, select, meter, canvas")]
         .filter(node => !(node.getAttribute("aria-label") || node.textContent.trim() || node.labels?.length))
@@ -238,6 +237,6 @@ def test_a_token_is_asked_for_on_the_page(browser, serve, digits, spoken, tmp_pa
     page.locator(".chip").wait_for()
     page.locator("input[type=file]").set_input_files(spoken[0])
     page.locator(".result").wait_for()
-    page.get_by_label("Record").click()
+    page.get_by_role("button", name="Record").click()
     page.locator(".partial:not(:empty)").wait_for()
     page.close()
