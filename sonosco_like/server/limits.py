@@ -24,6 +24,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_LARGEST_AT_A_TIME = 8  # requests of the largest size, whose bytes are held in memory
 RETRY_AFTER = 2  # seconds until another try makes sense
 _OPEN = ("/", "/healthz", "/docs", "/openapi.json")  # and everything below /static/: no token is needed for them
 _CONTENT_POLICY = (
@@ -130,6 +131,7 @@ class Guard:
         self._app, self._limits, self._access, self._metrics = app, limits, access, metrics
         self._paths = paths
         self._active = 0
+        self._bytes = 0  # of the requests that are worked on
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -163,8 +165,9 @@ class Guard:
         except RefusedError as error:
             if status == 0:
                 await _refuse(error, receive, send_with_headers, 2 * self._limits.max_bytes)
-        self._metrics.requests.labels(path, str(status)).inc()
-        self._metrics.seconds.labels(path).observe(time.monotonic() - began)
+        finally:
+            self._metrics.requests.labels(path, str(status)).inc()
+            self._metrics.seconds.labels(path).observe(time.monotonic() - began)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
@@ -172,11 +175,13 @@ class Guard:
         self._access.check_token(scope["path"], headers)
         if scope["method"] != "POST":
             return await self._app(scope, receive, send)
-        self._check_length(headers)
-        if self._active >= self._limits.max_requests:
+        size = self._size_of(headers)
+        is_full = self._active >= self._limits.max_requests
+        if is_full or (self._active and self._bytes + size > _LARGEST_AT_A_TIME * self._limits.max_bytes):
             message = f"{self._active} requests are worked on, as many as allowed. Try again a little later."
             raise RefusedError(429, "too_many_requests", message)
         self._active += 1
+        self._bytes += size
         self._metrics.active.set(self._active)
         try:
             await asyncio.wait_for(self._app(scope, self._counted(receive), send), self._limits.timeout)
@@ -185,12 +190,16 @@ class Guard:
             raise RefusedError(408, "timeout", message) from None
         finally:
             self._active -= 1
+            self._bytes -= size
             self._metrics.active.set(self._active)
 
-    def _check_length(self, headers: Headers) -> None:
-        length = headers.get("content-length", "0")
-        if length.isdecimal() and int(length) > self._limits.max_bytes:
+    def _size_of(self, headers: Headers) -> int:
+        """The bytes that a request announces; the most that are allowed if it announces none."""
+        length = headers.get("content-length", "")
+        size = int(length) if length.isdecimal() and len(length) < 16 else self._limits.max_bytes
+        if size > self._limits.max_bytes:
             raise self._too_large()
+        return size
 
     def _too_large(self) -> RefusedError:
         most = math.floor(self._limits.max_bytes / 1e6)

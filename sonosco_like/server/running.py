@@ -10,12 +10,13 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvicorn
 
 from sonosco_like.errors import UsageError
-from sonosco_like.process import STOP_SIGNALS
+from sonosco_like.process import STOP_SIGNALS, exit_at_once
 from sonosco_like.server.app import make_app
 from sonosco_like.server.children import CAN_FORK_FROM_SERVER, start_fork_server
 from sonosco_like.server.limits import Access, Limits, is_loopback
@@ -83,7 +84,12 @@ async def _serve(settings: Settings, listener: socket.socket, say: Callable[[str
 
 
 class _Web(uvicorn.Server):
-    """Uvicorn, for which a signal is the usual end and no error."""
+    """Uvicorn, for which a signal is the usual end and no error; a second one ends everything at once."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            exit_at_once(sig, "Stopped at once.")
+        self.should_exit = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
