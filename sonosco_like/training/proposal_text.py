@@ -216,5 +216,6 @@ def _rest(proposal: Proposal) -> str:
   - {{class: MetricsFile}}
   - {{class: TensorBoardCallback}}
   - {{class: TranscriptDashboard}}
+  - {{class: RunReport}}
   - {{class: ModelCheckpoint, every: {_interval(proposal)}, keep_last: 2, monitor: {measure}}}
 """

@@ -1,0 +1,118 @@
+"""The WER of the config that `sonosco init` writes, as a ratio to the best of several settings chosen by hand.
+
+`python benchmarks/bench_first_config.py CORPUS ... [--minutes 3] [--setting lr_twice ...]`. A corpus is a folder with
+`train.jsonl`, `val.jsonl` and `test.jsonl`, as `sonosco data synth` or `sonosco data split` makes it. `init` writes a
+config for the minutes; it is trained as it is, and with each setting instead of its own. The WER on `val` chooses the
+best by hand, both are reported on `test`. Minutes are those of the processor in all processes of a training. Without a
+corpus, ten minutes of synthetic digits are made. Takes the number of settings and one, times the minutes, per corpus.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.results import Row, report
+from sonosco_like.data.corpora.synth import synthesize
+
+GOAL = 1.2
+SETTINGS: dict[str, list[str]] = {  # what is changed; the number of batches stays
+    "lr_half": ["trainer.optimizer.lr=0.00075"],
+    "lr_twice": ["trainer.optimizer.lr=0.003"],
+    "warmup_short": ["trainer.scheduler.warmup=0.04dur"],
+    "decay_early": ["trainer.scheduler.hold=0.2dur"],
+    "no_masks": ["trainer.train_data_loader.dataset.feature_augmentations=[]"],
+    "no_dropout": ["trainer.model.encoder.dropout=0.0"],
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """Word error rates in percent, and the CPU minutes of the training."""
+
+    val: float
+    test: float
+    minutes: float
+
+
+def sonosco(*arguments: object) -> None:
+    """Run a command with one thread; what it prints is shown only if it fails."""
+    command = [sys.executable, "-m", "sonosco_like", *map(str, arguments)]
+    done = subprocess.run(
+        command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\n{done.stdout}\n{done.stderr}")
+
+
+def cpu_minutes() -> float:
+    """Of all processes that were started and have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (usage.ru_utime + usage.ru_stime) / 60
+
+
+def train(config: Path, corpus: Path, run: Path, changes: list[str]) -> Result:
+    """Train a config with changes, and evaluate its end."""
+    begin = cpu_minutes()
+    sonosco("train", "--config", config, "--run-dir", run, *(word for each in changes for word in ("--set", each)))
+    minutes = cpu_minutes() - begin
+    rates = {}
+    for name in ("val", "test"):
+        output = run.with_name(f"{run.name}-{name}.json")
+        sonosco("evaluate", run / "final", "--manifest", corpus / f"{name}.jsonl", "--bootstraps", 0, "--json", output)
+        rates[name] = 100 * json.loads(output.read_text())["wer"]
+    return Result(rates["val"], rates["test"], minutes)
+
+
+def compare(corpus: Path, minutes: float, names: list[str]) -> None:
+    """The config of `init` for one corpus beside the settings by hand."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "first"
+        sets = [word for part in ("train", "val") for word in (f"--{part}", corpus / f"{part}.jsonl")]
+        sonosco("init", folder, *sets, "--minutes", minutes)
+        config = folder / "config.yaml"
+        model = yaml.safe_load(config.read_text())["trainer"]["model"]["class"]
+        results = {}
+        for setting in ["init", *names]:
+            results[setting] = train(config, corpus, folder / setting, SETTINGS.get(setting, []))
+            val, test, spent = results[setting].val, results[setting].test, results[setting].minutes
+            print(
+                f"{corpus.name}, {model}, {setting:13} {spent:5.2f} CPU minutes, val {val:6.2f} %, test {test:6.2f} %"
+            )
+    first = results["init"]
+    best = min(results, key=lambda setting: results[setting].val)
+    against = f"{best}, best on val: {results[best].test:.2f} % on test"
+    ratio = first.test / results[best].test if results[best].test else "the best has no errors"
+    report(
+        Row(f"{corpus.name}: WER on test after {first.minutes:.1f} CPU minutes", first.test, against, unit="%"),
+        Row(f"{corpus.name}: ratio of the two", ratio, against, GOAL),
+    )
+
+
+def main() -> None:
+    """Compare on one corpus after the other."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpora", nargs="*", type=Path, metavar="CORPUS", help="folders with train, val and test")
+    parser.add_argument("--minutes", type=float, default=3.0, help="for each training; default 3")
+    parser.add_argument("--setting", action="append", choices=SETTINGS, help="which to try; all, if none is named")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        if not options.corpora:
+            synthesize(Path(name) / "digits", minutes=10.0)
+        for corpus in options.corpora or [Path(name) / "digits"]:
+            compare(corpus.resolve(), options.minutes, options.setting or list(SETTINGS))
+
+
+if __name__ == "__main__":
+    main()
