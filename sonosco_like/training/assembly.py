@@ -47,7 +47,7 @@ def recompute_activations(model: nn.Module, patterns: Sequence[str]) -> None:
         if not found:
             raise UsageError(
                 f"`gradient_checkpointing` pattern {pattern!r} matches no part of {type(model).__name__}"
-                f"{did_you_mean(pattern, modules)}."
+                f"{did_you_mean(pattern, modules) or '.'}"
             )
         matching += [part for module in found for part in _called(module)]
     for module in _outermost(matching):
