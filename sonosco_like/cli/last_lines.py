@@ -61,7 +61,7 @@ def _scores(trainer: ModelTrainer) -> Iterator[str]:
 def _next_commands(trainer: ModelTrainer, folder: str) -> Iterator[list[str]]:
     sonosco = program("sonosco")
     dataset = _dataset_to_evaluate(trainer)
-    manifest = shown(dataset.manifest) if dataset is not None else "MANIFEST"
+    manifest = shown(_manifest_to_evaluate(trainer, dataset)) if dataset is not None else "MANIFEST"
     yield [sonosco, "evaluate", folder, "--manifest", manifest]
     audio = dataset.utterances[int(dataset.usable[0])].audio_filepath if dataset is not None else "RECORDING.wav"
     yield [sonosco, "transcribe", folder, shown(audio)]
@@ -69,6 +69,12 @@ def _next_commands(trainer: ModelTrainer, folder: str) -> Iterator[list[str]]:
         yield [program("tensorboard"), "--logdir", folder]
     else:
         yield [sonosco, "runs", folder]
+
+
+def _manifest_to_evaluate(trainer: ModelTrainer, dataset: Any) -> Path:
+    """The manifest of a dataset, or `test.jsonl` beside it if the run has no test set of its own."""
+    beside: Path = dataset.manifest.with_name("test.jsonl")
+    return beside if trainer.test_data_loader is None and beside.is_file() else dataset.manifest
 
 
 def _dataset_to_evaluate(trainer: ModelTrainer) -> Any:

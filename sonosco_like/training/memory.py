@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 
 from sonosco_like.data.loader import AudioDataLoader
 from sonosco_like.data.sampling import BucketSampler
+from sonosco_like.data.tools.texts import uncounted
 from sonosco_like.errors import SonoscoError, UsageError
 from sonosco_like.process import available_memory, resident_memory
 from sonosco_like.training.batches import describe_batch, to_device
@@ -208,8 +209,7 @@ def try_largest_first(trainer: Any) -> None:
     batches = largest_batches(loader)
     indices = max(batches, key=lambda each: len(each) * _longest(loader, each))
     dataset = copy(loader.dataset)  # whose counts of characters are those of the run
-    dataset.cleaner = replace(dataset.cleaner) if dataset.cleaner else None
-    dataset.tokenizer = replace(dataset.tokenizer)
+    dataset.cleaner, dataset.tokenizer = uncounted(dataset.cleaner), uncounted(dataset.tokenizer)
     before, undo = LastGood(model, loader), Undo(trainer)
     undo.begin()
     try:

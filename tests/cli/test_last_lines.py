@@ -47,6 +47,12 @@ def test_the_test_set_is_the_one_to_evaluate(config, capsys):
     assert "--manifest noise/train.jsonl" in capsys.readouterr().out
 
 
+def test_a_test_manifest_beside_the_validation_manifest_is_preferred(config, capsys, tmp_path):
+    (tmp_path / "noise" / "test.jsonl").write_text((tmp_path / "noise" / "val.jsonl").read_text())
+    assert run(train("--set", "trainer.epochs=1")) == 0
+    assert "--manifest noise/test.jsonl" in capsys.readouterr().out
+
+
 def test_the_best_value_is_the_best_of_the_whole_run_also_after_a_resume(config, capsys):
     assert run(train("--set", "trainer.max_duration=6ba")) == 0
     assert run(["resume", "my run", "--set", "trainer.max_duration=null", "--import", "matrix_parts"]) == 0

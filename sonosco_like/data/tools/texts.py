@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from copy import copy
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from sonosco_like.data.dataset import AudioDataset
 from sonosco_like.data.text import Tokenizer
 from sonosco_like.data.tools.examination import Fault
+from sonosco_like.errors import DataError
 from sonosco_like.progress import Progress, no_progress
 from sonosco_like.records import SPECIAL_SYMBOLS
 
@@ -35,8 +37,8 @@ def examine_texts(
     With `frames`, a text that CTC cannot write in the frames of its utterance is a fault, too; with `skips_too_long` it
     does not stop a training. The counts that the dataset keeps of characters stay as they are.
     """
-    cleaner = replace(dataset.cleaner) if dataset.cleaner else None
-    tokenizer = replace(dataset.tokenizer, missing="drop")
+    cleaner, tokenizer = uncounted(dataset.cleaner), uncounted(dataset.tokenizer)
+    tokenizer.missing = "drop"
     known = _Known(tokenizer)
     stops = dataset.tokenizer.missing == "error"
     available = frames(dataset.utterances.durations[indices]) if frames is not None else None
@@ -45,11 +47,7 @@ def examine_texts(
         for place, index in enumerate(indices.tolist()):
             text = dataset.utterances[index].text
             text = cleaner(text) if cleaner else text
-            tokenizer.missing_counts.clear()
-            labels = tokenizer.encode(text)
-            faults = [known.fault(text, tokenizer.missing_counts, usable=not stops)] if tokenizer.missing_counts else []
-            if not labels and not faults:
-                faults = [Fault("no text", "there is nothing to learn", usable=True)]
+            labels, faults = known.encode(text, stops)
             needed = frames_for(labels)
             if available is not None and needed > available[place]:
                 detail = f"{needed} frames are needed for {_shortened(text)!r}, there are {available[place]}"
@@ -67,12 +65,33 @@ def frames_for(labels: list[int]) -> int:
     return len(labels) + sum(a == b for a, b in pairwise(labels))
 
 
+def uncounted(part: Any) -> Any:
+    """A copy of a cleaner or tokenizer that counts characters for itself."""
+    own = copy(part)
+    for name in ("dropped_counts", "missing_counts"):
+        getattr(own, "__dict__", {}).pop(name, None)
+    return own
+
+
 class _Known:
     """The characters of a tokenizer, and what is meant by those that it does not have."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
         self._characters = set("".join(tokenizer.symbols[len(SPECIAL_SYMBOLS) :]))
         self._scripts = _scripts_of(self._characters)
+
+    def encode(self, text: str, stops: bool) -> tuple[list[int], list[Fault]]:
+        """The labels of a text, and what is wrong with it; `stops` says whether a missing label stops a training."""
+        counts = self._tokenizer.missing_counts
+        counts.clear()
+        try:
+            labels = self._tokenizer.encode(text)
+        except DataError as error:  # a tokenizer of the user's own need not know `missing`
+            return [], [Fault("no label", str(error))]
+        if counts:
+            return labels, [self.fault(text, counts, usable=not stops)]
+        return labels, [] if labels else [Fault("no text", "there is nothing to learn", usable=True)]
 
     def fault(self, text: str, missing: Iterable[str], usable: bool) -> Fault:
         """The fault of a text with characters that have no label."""

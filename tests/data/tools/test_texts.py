@@ -14,6 +14,7 @@ from sonosco_like.data import AudioDataset
 from sonosco_like.data.text import Alphabet, TextCleaner
 from sonosco_like.data.tools.examination import REMEDIES, group_faults
 from sonosco_like.data.tools.texts import examine_texts, frames_for
+from sonosco_like.errors import DataError
 from sonosco_like.losses import frames_needed
 from sonosco_like.records import Batch
 
@@ -52,6 +53,23 @@ def test_what_the_tokenizer_drops_is_found_too_but_stops_nothing(dataset):
     assert {index: faults[0].usable for index, faults in found.items()} == dict.fromkeys([1, 2, 3, 4], True)
     assert not any(fault.usable for fault in examine_texts(dataset, dataset.usable)[1])
     assert not dropping.tokenizer.missing_counts
+
+
+class Strict(Alphabet):
+    """A tokenizer of a user's own, which refuses whatever `missing` says, and has its own constructor."""
+
+    def __init__(self) -> None:
+        super().__init__(characters="ab ")
+
+    def encode(self, text: str) -> list[int]:
+        if set(text) - set("ab "):
+            raise DataError(f"There is no label for some of {text!r}.")
+        return super().encode(text)
+
+
+def test_a_tokenizer_of_ones_own_is_asked_too(dataset):
+    dataset.tokenizer = Strict()
+    assert reasons(dataset) == {0: ["no label"], 1: ["no label"], 2: ["no label"], 3: ["no label"], 4: ["no text"]}
 
 
 def test_texts_that_ctc_cannot_write_are_found_by_labels_and_repetitions(dataset):
