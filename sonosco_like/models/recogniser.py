@@ -226,6 +226,8 @@ class Recogniser(nn.Module):
     @staticmethod
     def upgrade(version: int, fields: dict[str, Any]) -> dict[str, Any]:
         """The fields of version 1, whose `attention_decoder` was called `decoder`; new names stay."""
+        if "attention_decoder" in fields:  # a `decoder` beside it is a mistake, and is named as one
+            return fields
         return {"attention_decoder" if name == "decoder" else name: value for name, value in fields.items()}
 
 

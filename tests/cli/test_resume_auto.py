@@ -10,7 +10,7 @@ from tiny import tiny_config
 
 from sonosco_like import load
 from sonosco_like.cli import run
-from sonosco_like.serialization import document
+from sonosco_like.serialization import base_file
 
 CONFIG = tiny_config("""
   callbacks:
@@ -132,7 +132,7 @@ def test_a_run_of_which_nothing_was_saved_begins_with_the_config_as_it_is_now(fo
 def test_a_command_parses_the_text_of_its_config_once(folder, monkeypatch, command, config):
     assert train() == 0
     sources = []
-    parse = document.parse
-    monkeypatch.setattr(document, "parse", lambda text, source: sources.append(source) or parse(text, source))
+    parse = base_file.parse
+    monkeypatch.setattr(base_file, "parse", lambda text, source: sources.append(source) or parse(text, source))
     assert run([*command, *IMPORT]) == 0
     assert [Path(source).name for source in sources].count(config) == 1

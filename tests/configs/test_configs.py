@@ -13,6 +13,7 @@ from sonosco_like.data.corpora.synth import synthesize
 from sonosco_like.data.text import SentencePieceTokenizer
 from sonosco_like.serialization import Document, json_schema
 from sonosco_like.training import read_experiment
+from sonosco_like.training.schedule import describe_schedule
 
 FOLDER = Path(__file__).parents[2] / "configs"
 FILES = sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml"))
@@ -87,3 +88,20 @@ def test_a_small_config_is_the_model_and_how_it_learns_in_thirty_lines(name):
     assert lines[0] == "base: common.yaml"
     assert len(lines) <= 27
     assert "dur, total: 1dur}" in lines[-1]
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIGS if "/" not in name and name != "smoke"])
+def test_the_schedule_of_a_small_config_is_as_long_as_its_training_on_any_corpus(name, corpus):
+    sets = [each for each in overrides(name, corpus) if "max_duration" not in each]
+    for batch_size in (4, 1):  # a corpus is four times as long in batches
+        trainer = read_experiment(
+            FOLDER / f"{name}.yaml", [*sets, f"trainer.train_data_loader.sampler.batch_size={batch_size}"]
+        ).trainer
+        trainer.callbacks = []
+        whole = trainer.epochs * len(trainer.train_data_loader)
+        assert describe_schedule(trainer).endswith(f"total 1dur = {whole:,} steps")
+        trainer.parts.build()
+        trainer.parts.prepare()
+        schedule = trainer.scheduler.lr_lambdas[0]
+        assert 0 < schedule(0) < 1 == schedule(whole // 3)
+        assert schedule(whole) == pytest.approx(0.01)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
+import torch
 
 from sonosco_like.errors import ConfigError, UsageError
 from sonosco_like.models import LAS, TDS, Attention, ConformerEncoder, DeepSpeech2, Listener, Recogniser
 from sonosco_like.models import SpectrogramConvolution as Convolution
-from sonosco_like.serialization import loads
+from sonosco_like.serialization import dumps, load, loads, save
 
 
 def test_a_config_may_leave_out_what_the_paper_says():
@@ -76,3 +79,38 @@ def test_parts_that_do_not_fit_are_refused():
 def test_a_wrong_value_in_a_file_names_its_place():
     with pytest.raises(ConfigError, match=r"encoder.*odd"):
         loads("{class: Conformer, vocabulary_size: 30, features: 40, encoder: {kernel: 4}}")
+
+
+OLD = "{class: TDS, vocabulary_size: 9, features: 8, ctc: true, decoder: {class: KeyValueDecoder, size: 4}}"
+
+
+def test_decoder_of_older_files_and_programs_is_the_attention_decoder():
+    read = loads(OLD)
+    assert read.attention_decoder.size == 4
+    assert read.attention_decoder is read.decoder
+    assert "attention_decoder:" in dumps(read, state=False)
+    assert TDS(vocabulary_size=9, features=8, ctc=True, decoder=None).attention_decoder is None
+    assert {name.partition(".")[0] for name in read.state_dict()} == {"encoder", "decoder", "ctc_output"}
+
+
+def test_both_names_of_the_attention_decoder_are_a_mistake():
+    with pytest.raises(ConfigError, match="TDS has no field 'decoder'"):
+        loads(OLD[:-1] + ", attention_decoder: {class: KeyValueDecoder, size: 4}}")
+
+
+def test_a_folder_with_the_older_name_in_its_paths_gives_back_weights_and_state(tmp_path):
+    model = loads(OLD)
+    model.attention_decoder.soft_window = False
+    save(model, tmp_path / "saved")
+    graph = (tmp_path / "saved" / "trainer.yaml").read_text()
+    text = (tmp_path / "saved" / "state.yaml").read_text().replace("attention_decoder", "decoder")
+    older = graph.replace("attention_decoder:", "decoder:").replace("class: TDS@2", "class: TDS")
+    assert older != graph
+    text = text.replace(hashlib.sha256(graph.encode()).hexdigest(), hashlib.sha256(older.encode()).hexdigest())
+    body = text.rpartition("sha256: ")[0]
+    (tmp_path / "saved" / "trainer.yaml").write_text(older)
+    (tmp_path / "saved" / "state.yaml").write_text(f"{body}sha256: {hashlib.sha256(body.encode()).hexdigest()}\n")
+    back = load(tmp_path / "saved")
+    assert back.attention_decoder.soft_window is False
+    ours, theirs = back.state_dict(), model.state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
