@@ -37,7 +37,7 @@ def _bar(name: str, total: float | None, unit: str) -> Iterator[Advance]:
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Display
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[amount]}"))
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[amount]}"))
     with Display(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as display:
         task = display.add_task(name, total=total, amount="")
         done, shown_at = 0.0, 0.0

@@ -348,6 +348,6 @@ def _print_statistics(statistics: Statistics, source: Path) -> None:
 
     from sonosco_like.data.tools.stats import statistics_tables
 
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, markup=False)
     for table in statistics_tables(statistics, str(source), _MOST_SUSPICIOUS):
         console.print(table)

@@ -19,7 +19,6 @@ from sonosco_like.cli.options import (
     DECODER_NAMES,
     PATH,
     decoder_options,
-    force,
     import_modules,
     imports,
     take_decoder_settings,
@@ -52,7 +51,7 @@ _DONE, _SOME_UNUSABLE = 0, 1
 @click.option("--html", type=_FILE, help="Write a report with explanations to this file.")
 @click.option("--errors", type=_FILE, help="Write an error file in the format of Kaldi and icefall.")
 @click.option("--pred-text", type=_FILE, help="Write the manifest with the hypotheses, as `pred_text`, to this file.")
-@force
+@click.option("--force", is_flag=True, help="Let --pred-text overwrite a file that exists.")
 @click.option(
     "--bootstraps",
     type=click.IntRange(0),
@@ -283,7 +282,7 @@ def _print(subject: _Subject, most_worst: int, comparison: Comparison | None) ->
 
     from sonosco_like.evaluation.terminal import summary, tuning_summary
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     comparisons = [*subject.comparisons.values(), *([comparison] if comparison else [])]
     for part in summary(subject.evaluation, subject.title, console.width, most_worst, comparisons, subject.columns):
         console.print(

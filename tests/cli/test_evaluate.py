@@ -155,6 +155,24 @@ def test_another_tool_is_compared_with_a_run_in_one_form(digits, tmp_path, capsy
     assert json.loads((tmp_path / "e.json").read_text())["comparison"]["other_wer"] == 1.0
 
 
+def test_names_in_square_brackets_are_printed_as_they_are(tmp_path, capsys):
+    """They are no commands of the terminal's library."""
+    rows = [
+        {"id": f"[/i{n}]", "audio_filepath": "[/a].wav", "duration": 1.0, "text": "one", "speaker": f"[/s{n}]",
+         "pred_text_[/p]": "[red]two[/q]", "pred_text_b": None}
+        for n in range(2)
+    ]  # fmt: skip
+    path = tmp_path / "[bold].jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run(["evaluate", str(path), "--normalizer", "none"]) == 0
+    said = capsys.readouterr().out
+    assert "pred_text_[/p] of" in said.replace("\n", "")
+    assert "[/s1]" in said
+    assert "[red]two[/q]" in said
+    assert run(["data", "stats", str(path), "--open", "none"]) == 0
+    assert "[/i1]" in capsys.readouterr().out
+
+
 def test_a_row_without_a_prediction_is_named_and_the_exit_code_says_so(tmp_path, capsys):
     assert run(["evaluate", predictions(tmp_path / "m.jsonl", pred_text=[None, "colour one two"])]) == 1
     assert "0 has no `pred_text`." in capsys.readouterr().out
