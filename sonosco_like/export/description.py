@@ -16,6 +16,7 @@ from sonosco_like.decoding import (
 )
 from sonosco_like.errors import UsageError
 from sonosco_like.inference import TrainedRecogniser
+from sonosco_like.inference.segmenter import LONGEST
 from sonosco_like.records import SPECIAL_SYMBOLS, UNKNOWN, UNKNOWN_TEXT
 from sonosco_like.runs.run_folder import step_of
 from sonosco_like.serialization import TENSOR_FILE, Saved, dumps, hash_file
@@ -67,7 +68,7 @@ def texts_of_labels(symbols: tuple[str, ...]) -> list[str]:
 def metadata_of(recogniser: TrainedRecogniser, takes: str, least_samples: int) -> dict[str, str]:
     """The metadata of every graph of a folder: all that a program must know to use it, and where it comes from."""
     symbols = tuple(recogniser.tokenizer.symbols)
-    longest = recogniser.max_duration
+    longest = max(recogniser.max_duration or LONGEST, 1.0)  # as `Transcriber` cuts
     return {
         "sonosco_like": __version__,
         "input": takes,
@@ -75,7 +76,7 @@ def metadata_of(recogniser: TrainedRecogniser, takes: str, least_samples: int) -
         "least_samples": str(least_samples),
         "features_per_frame": str(recogniser.features.size),
         "frame_seconds": f"{recogniser.frame_seconds:g}",
-        "longest": "" if longest is None else f"{longest:g}",
+        "longest": f"{longest:g}",
         "symbols": json.dumps(symbols, ensure_ascii=False),
         "texts": json.dumps(texts_of_labels(symbols), ensure_ascii=False),
         "search": json.dumps(search_settings(recogniser.decoder)),

@@ -57,7 +57,7 @@ class Recogniser:
                 f"The recogniser hears {self.sample_rate} samples per second, and got {sample_rate}. Convert the "
                 f"recording, for example with: ffmpeg -i OLD -ar {self.sample_rate} -ac 1 NEW.wav"
             )
-        pieces = cut(np.asarray(samples, dtype=np.float32), sample_rate, float(self.metadata["longest"] or "inf"))
+        pieces = cut(np.asarray(samples, dtype=np.float32), sample_rate, float(self.metadata["longest"]))
         return " ".join(filter(None, (self.texts([piece])[0] for piece in pieces)))
 
     def texts(self, inputs: list[Any]) -> list[str]:

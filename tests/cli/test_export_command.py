@@ -34,6 +34,13 @@ def test_a_run_is_exported_and_verified_on_a_manifest(digits, tmp_path, capsys):
     assert found["comparisons"][0]["wer"] == found["comparisons"][0]["wer_of_the_recogniser"] < 0.5
 
 
+def test_the_function_can_be_called_whether_its_package_was_imported_before_or_not(run_python):
+    calls = "try:\n    sonosco_like.export('nowhere', 'out', 'tflite')\nexcept ValueError as error:\n    print(error)\n"
+    for first in ("import sonosco_like", "import sonosco_like\nimport sonosco_like.export.exporter"):
+        done = run_python(f"{first}\n{calls}")
+        assert done.stdout.startswith("`format` must be one of onnx, sherpa, torch-export, got 'tflite'"), done.stderr
+
+
 def test_a_run_whose_validation_data_is_gone_is_exported_with_a_note(digits, tmp_path, capsys):
     assert run(["export", str(digits.run), "--output", str(tmp_path / "exported")]) == 0
     assert "The export was not verified: the validation manifest of the run is not here" in capsys.readouterr().out

@@ -77,6 +77,27 @@ def test_the_script_transcribes_files_and_names_those_that_it_cannot_read(traine
     assert lines == [f"{first}: {rows[0]['text']}", "code 1"]
 
 
+@pytest.mark.parametrize(("subtype", "channels"), [("PCM_U8", 1), ("PCM_16", 2), ("PCM_24", 1), ("PCM_32", 2)])
+def test_wav_files_are_read_as_everywhere(subtype, channels, tmp_path):
+    from sonosco_like.export.transcribe import read_audio
+
+    samples = np.random.default_rng(0).uniform(-1.0, 1.0, (500, channels))
+    soundfile.write(tmp_path / "any.wav", samples, 8000, subtype=subtype)
+    found, rate = read_audio(str(tmp_path / "any.wav"))
+    expected = soundfile.read(tmp_path / "any.wav", dtype="float32", always_2d=True)[0].mean(axis=1)
+    assert rate == 8000
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_other_formats_are_read_by_soundfile_if_it_is_there(tmp_path):
+    from sonosco_like.export.transcribe import read_audio
+
+    soundfile.write(tmp_path / "any.flac", np.full(800, 0.25), 16000)
+    found, rate = read_audio(str(tmp_path / "any.flac"))
+    assert (len(found), rate) == (800, 16000)
+    np.testing.assert_allclose(found, 0.25, atol=1e-3)
+
+
 def test_a_long_recording_is_cut_where_it_is_quiet(trained, tones, rows, tmp_path):
     from sonosco_like.export.transcribe import Recogniser, cut
 

@@ -21,7 +21,9 @@ for start in range(1, len(waveforms), 11):
 """
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in ("las", "deepspeech2") else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+)
 def test_torch_without_this_package_hears_the_same_texts(kind, trained, tones, rows, texts_of_run, run_alone, tmp_path):
     folder = tmp_path / "exported"
     sonosco_like.export(trained(kind), folder, "torch-export", verify=False)
