@@ -69,7 +69,7 @@ class Survey:
         low = {rate: count for rate, count in rates.items() if rate < FULL_RATE}
         if sum(low.values()) <= _RARE_RATE * rates.total():
             return FULL_RATE
-        return min(rate for rate in low if low[rate] > _RARE_RATE * sum(low.values()))
+        return min((rate for rate in low if low[rate] > _RARE_RATE * sum(low.values())), default=min(low))
 
 
 def survey_data(train: Path, val: Path, progress: Progress = no_progress) -> Survey:

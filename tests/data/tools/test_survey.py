@@ -30,7 +30,8 @@ def val(tmp_path) -> Path:
 @pytest.mark.parametrize(
     ("rates", "chosen"),
     [([16000] * 8, 16000), ([44100] * 8, 16000), ([8000] * 8, 8000), ([16000] * 6 + [8000] * 2, 8000),
-     ([16000] * 19 + [8000], 16000), ([11025] * 8, 11025)],
+     ([16000] * 19 + [8000], 16000), ([11025] * 8, 11025),
+     ([8000 + 10 * number for number in range(12)], 8000)],
 )  # fmt: skip
 def test_the_features_follow_the_sample_rate_of_the_recordings(tmp_path, val, rates, chosen):
     assert survey_data(corpus(tmp_path, "train", rates), val).sample_rate == chosen
