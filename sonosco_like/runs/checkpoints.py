@@ -24,6 +24,7 @@ from sonosco_like.serialization import (
 )
 
 logger = logging.getLogger(__name__)
+_warned: set[tuple[Path, str]] = set()
 
 PARTS = ("model", "averaging")  # the parts of a trainer that hold weights
 _LONGEST_POINTER = 1000
@@ -114,7 +115,14 @@ def warn_of_foreign_checkpoints(run: Path) -> None:
     owners = Owners(run, found)
     for path in (*found, run / FINAL):
         if objection := owners.objection(path):
-            logger.warning("%s is not used: %s. Move it out of %s.", path.name, objection, run)
+            _warn_once(path, f"{path.name} is not used: {objection}. Move it out of {run}.")
+
+
+def _warn_once(path: Path, message: str) -> None:
+    """Log a warning about a checkpoint, unless this process has: a command looks for checkpoints several times."""
+    if (path.absolute(), message) not in _warned:
+        _warned.add((path.absolute(), message))
+        logger.warning("%s", message)
 
 
 def own_final(run: Path) -> Path | None:
@@ -139,7 +147,7 @@ def is_intact(checkpoint: Path) -> bool:
     try:
         verify(checkpoint)
     except StorageError as error:
-        logger.warning("The checkpoint %s is damaged and not used: %s", checkpoint.name, error)
+        _warn_once(checkpoint, f"The checkpoint {checkpoint.name} is damaged and not used: {error}")
         return False
     return True
 

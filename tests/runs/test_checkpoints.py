@@ -93,6 +93,14 @@ def test_every_damage_to_every_file_is_seen_and_the_newest_intact_checkpoint_use
     assert open_run(run)[1] == OLD
 
 
+def test_damage_is_said_once_however_often_a_command_looks(run, caplog):
+    checkpoints = Checkpoints(run)
+    (checkpoints.path_of(NEW) / "state.yaml").unlink()
+    checkpoints.repair()
+    assert open_run(run)[1] == OLD
+    assert caplog.text.count(f"step-{NEW:08d} is damaged and not used") == 1
+
+
 def test_a_run_whose_checkpoints_are_all_damaged_is_left_as_it_is(run, caplog):
     for path in Checkpoints(run).all():
         (path / "state.yaml").unlink()
