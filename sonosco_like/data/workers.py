@@ -52,6 +52,9 @@ def init_worker(worker: int) -> None:
 def one_thread() -> Iterator[None]:
     """Compute as a worker does, so that the bits are the same without workers."""
     threads = torch.get_num_threads()
+    if threads == 1:
+        yield
+        return
     torch.set_num_threads(1)
     try:
         yield

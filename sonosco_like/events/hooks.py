@@ -102,8 +102,8 @@ def _gives_super(code: list[dis.Instruction], place: int) -> bool:
 
 def hooks_of_listener(
     listener: Listener, events: set[str], stages: dict[str, list[str]]
-) -> Iterable[tuple[str, Callable[[Moment], Any]]]:
-    """The hooks of a callback, a pair or a callable, each with its event."""
+) -> Iterable[tuple[str, Callable[..., Any]]]:
+    """The hooks of a callback, a pair or a callable, each with its event; a listener that is called is its own hook."""
     if isinstance(listener, tuple):
         check_pair(listener, "A pair in `callbacks`")
         event = event_of_pair(listener, events)
@@ -115,13 +115,13 @@ def hooks_of_listener(
         if not callable(listener):
             raise UsageError(f"A callback is an AbstractCallback, an (event, function) pair or a callable, not {cls}.")
         check_call(listener)
-        yield Event.BATCH_END.value, _after_batch(listener)
+        yield Event.BATCH_END.value, listener
         return
     refuse_methods_of_others(cls, events)
     refuse_assigned(listener, events)
     if cls.__call__ is not AbstractCallback.__call__:
         check_call(listener)
-        yield Event.BATCH_END.value, _after_batch(listener)
+        yield Event.BATCH_END.value, listener
     for name, method in inspect.getmembers(cls):
         owner, event = f"{cls.__qualname__}.{name}", name.removeprefix("on_")
         if not inspect.isfunction(method):
@@ -134,14 +134,6 @@ def hooks_of_listener(
             refuse_too_late(owner, event)
             check_hook(owner, name, method, events)
             yield event, method.__get__(listener)
-
-
-def _after_batch(listener: Callable[..., Any]) -> Callable[[Moment], None]:
-    def call(moment: Moment) -> None:
-        context = moment.context
-        listener(context.epoch, context.step, context.performance_measures, context)
-
-    return call
 
 
 def check_pair(pair: Any, place: str) -> None:

@@ -25,10 +25,11 @@ class CallbackError(SonoscoError):
 class Hook:
     """One function that hears one event, with the callback it belongs to."""
 
-    __slots__ = ("before", "event", "function", "is_off", "may_be_none", "name", "owner")
+    __slots__ = ("before", "event", "function", "is_call", "is_off", "may_be_none", "name", "owner")
 
-    def __init__(self, owner: Any, event: str, function: Callable[[Moment], Any], may_be_none: bool) -> None:
+    def __init__(self, owner: Any, event: str, function: Callable[..., Any], may_be_none: bool) -> None:
         self.owner, self.event, self.function = owner, event, function
+        self.is_call = function is owner  # Sonosco's call after a batch, which takes no moment
         self.name = _name_of(owner)
         self.may_be_none = may_be_none  # whether it may replace the result of the stage by None
         self.is_off = False  # it is not called any more
@@ -113,7 +114,7 @@ class Listeners:
         stop: Stop | None = None
         failure: Exception | None = None
         clock, seconds = time.perf_counter, self.seconds
-        start = clock()
+        start, measures = clock(), None
         for hook in hooks:
             if hook.is_off:
                 continue
@@ -121,7 +122,11 @@ class Listeners:
             try:
                 if hook.before is not None:
                     hook.before(hook.owner)
-                hook.function(moment)
+                if hook.is_call:
+                    measures = measures or _measures_of(moment.context)
+                    hook.function(*measures)
+                else:
+                    hook.function(moment)
                 if result is not None and moment.result is None and not hook.may_be_none:
                     moment.result = result
                     raise UsageError(
@@ -212,6 +217,11 @@ def known_events(host: type) -> set[str]:
     """The events of an object: those that are declared, its stages, and those that it fires by its own name."""
     stages = {f"{name}_{end}" for name in stages_of(host) for end in ("start", "end")}
     return {event.value for event in Event} | stages | set(getattr(host, "events", ()))
+
+
+def _measures_of(context: Any) -> tuple[int, int, Any, Any]:
+    """What Sonosco's call after a batch takes."""
+    return context.epoch, context.step, context.performance_measures, context
 
 
 def _name_of(owner: Any) -> str:

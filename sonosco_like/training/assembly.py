@@ -143,6 +143,7 @@ def devices_here() -> list[str]:
 
 
 _PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_NO_AUTOCAST = nullcontext()
 _LOADERS = ("train_data_loader", "val_data_loader", "test_data_loader")
 
 
@@ -151,7 +152,10 @@ class Assembly:
 
     `model` is on its `device`, `network` is the model as it is called: compiled, where that is wanted. `built` holds
     what the settings of the same names read as from then on (`BuiltSetting`). `ranks` is what each process has alone.
+    `optimization`, the optimizer with all that surrounds its step, is there when they are built.
     """
+
+    optimization: Optimization
 
     def __init__(self, trainer: Any) -> None:
         fill_sizes(trainer.model, trainer.train_data_loader)
@@ -164,20 +168,13 @@ class Assembly:
         self.ranks = RankStates(trainer.processes)
         self.lengths = ScheduleLengths()
         self.lines_of_sizes: dict[str, tuple[str, str]] = {}  # where the config has those of the data, of the model
-        self._optimization: Optimization | None = None
         self._tokenizer: Any = None
         self._autocast_type: torch.dtype | None = None
 
     @property
     def is_built(self) -> bool:
         """Whether model, optimizer and schedule are made."""
-        return self._optimization is not None
-
-    @property
-    def optimization(self) -> Optimization:
-        """The optimizer with all that surrounds its step."""
-        assert self._optimization is not None, "the trainer builds its optimizer before the first batch"
-        return self._optimization
+        return "optimization" in vars(self)
 
     def build(self) -> None:
         """Make the model, its optimizer and its schedule; once, whether training begins or a state is restored."""
@@ -201,7 +198,7 @@ class Assembly:
         self._autocast_type = _PRECISIONS[trainer.precision]
         scaler = torch.amp.GradScaler(self.device.type) if trainer.precision == "float16" else None
         optimizer, scheduler = self.built["optimizer"], self.built.get("scheduler")
-        self._optimization = Optimization(self.model, optimizer, scheduler, scaler, trainer.processes)
+        self.optimization = Optimization(self.model, optimizer, scheduler, scaler, trainer.processes)
 
     def prepare(self) -> None:
         """Refuse what would fail after hours; then make the data and the network ready."""
@@ -235,7 +232,7 @@ class Assembly:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The precision in which the network computes."""
-        return torch.autocast(self.device.type, self._autocast_type) if self._autocast_type else nullcontext()
+        return torch.autocast(self.device.type, self._autocast_type) if self._autocast_type else _NO_AUTOCAST
 
     @property
     def tokenizer(self) -> Any:

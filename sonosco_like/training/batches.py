@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -48,34 +49,40 @@ def targets_of(batch: Any) -> Any:
     return batch[-1] if isinstance(batch, (list, tuple)) and batch else batch
 
 
-def weight_of(loss: Any, batch: Any) -> Tensor | float:
-    """What the mean loss of a batch was taken over: what the loss declares, or torch's own does, else the examples."""
-    if hasattr(loss, "weight") and callable(loss.weight):
-        weight: Tensor | float = loss.weight(batch)
-        return weight
+def weighing_of(loss: Any) -> Callable[[Any], Tensor | float]:
+    """A function that gives what the mean loss of a batch was taken over.
+
+    That is what the loss declares with a method `weight`, or what torch's own loss counts, else the examples.
+    """
+    declared = getattr(loss, "weight", None)
+    if callable(declared):
+        return cast(Callable[[Any], Tensor | float], declared)
+    if not (isinstance(loss, _TorchLoss) or getattr(loss, "__module__", None) == functional.__name__):
+        return _number_of_examples
+    of_classes = isinstance(loss, (nn.CrossEntropyLoss, nn.NLLLoss)) or loss in _OF_CLASSES
+    return partial(_weight_of_torch, loss, of_classes)
+
+
+def _weight_of_torch(loss: Any, of_classes: bool, batch: Any) -> Tensor | float:
+    """What a loss of torch takes its mean over: targets of classes that count, else all numbers."""
     targets = targets_of(batch)
-    if isinstance(targets, Tensor) and targets.dim() > 0 and _is_of_torch(loss):
-        return _weight_of_torch(loss, targets)
+    if not isinstance(targets, Tensor) or targets.dim() == 0:
+        return _number_of_examples(batch)
+    if not of_classes or targets.is_floating_point():
+        return float(targets.numel())
+    counted = targets != getattr(loss, "ignore_index", -100)
+    of_each = getattr(loss, "weight", None)
+    return counted.sum() if of_each is None else of_each[targets[counted]].sum()
+
+
+def _number_of_examples(batch: Any) -> float:
+    targets = targets_of(batch)
     if isinstance(targets, (list, tuple, dict)) and not _is_one_for_each(targets, inputs_of(batch)):
         first = _first_tensor(targets)
         targets = targets if first is None else first
     if isinstance(targets, Tensor) and targets.dim() == 0:
         return 1.0
     return float(len(targets)) if hasattr(targets, "__len__") else 1.0
-
-
-def _is_of_torch(loss: Any) -> bool:
-    return isinstance(loss, _TorchLoss) or getattr(loss, "__module__", None) == functional.__name__
-
-
-def _weight_of_torch(loss: Any, targets: Tensor) -> Tensor | float:
-    """What a loss of torch takes its mean over: targets of classes that count, else all numbers."""
-    of_classes = isinstance(loss, (nn.CrossEntropyLoss, nn.NLLLoss)) or loss in _OF_CLASSES
-    if not of_classes or targets.is_floating_point():
-        return float(targets.numel())
-    counted = targets != getattr(loss, "ignore_index", -100)
-    of_each = getattr(loss, "weight", None)
-    return counted.sum() if of_each is None else of_each[targets[counted]].sum()
 
 
 def _is_one_for_each(targets: Any, inputs: Any) -> bool:
@@ -88,15 +95,6 @@ def _first_tensor(part: Any) -> Tensor | None:
         return part
     parts: Iterable[Any] = part.values() if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ()
     return next((found for each in parts if (found := _first_tensor(each)) is not None), None)
-
-
-@contextmanager
-def memory_errors_as_usage_errors(batch: Any) -> Iterator[None]:
-    """Raise UsageError with the shape of a batch that does not fit into memory, and with the remedy."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise UsageError(f"Out of memory on a batch with {describe_batch(batch)}. Make batches smaller.") from error
 
 
 @contextmanager

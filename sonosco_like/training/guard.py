@@ -55,9 +55,10 @@ class Undo:
         self._was_read = trainer.position.is_read
         self._measures = trainer.performance_measures.remember_state()
         self._states = [_remembered_fields(part, names) for part, names in self._others]
-        self._groups = [_settings(group) for group in trainer.optimizer.param_groups]
-        has_state = settings and trainer.scheduler is not None
-        self._schedule = copy.deepcopy(trainer.scheduler.state_dict()) if has_state else None
+        optimization = trainer.parts.optimization
+        self._groups = [dict(group) for group in optimization.optimizer.param_groups]
+        has_state = settings and optimization.scheduler is not None
+        self._schedule = copy.deepcopy(optimization.scheduler.state_dict()) if has_state else None
 
     def end(self) -> None:
         """Forget the copies: nothing before this moment is undone any more."""
@@ -72,7 +73,7 @@ class Undo:
         for take_back in (*self._states, *(each for kept in self._kept.values() for each in kept), self._measures):
             take_back()
         for group, settings in zip(trainer.optimizer.param_groups, self._groups, strict=True):
-            group.update(settings)
+            group.update({name: value for name, value in settings.items() if name != "params"})
         if self._schedule is not None:
             trainer.scheduler.load_state_dict(self._schedule)
         self.end()
@@ -121,10 +122,6 @@ def _remembered_fields(part: Any, names: Iterable[str]) -> Callable[[], None]:
 
 def _copied(value: Any) -> Any:
     return value if isinstance(value, _PLAIN) else copy.deepcopy(value)
-
-
-def _settings(group: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in group.items() if name != "params"}
 
 
 def _state_fields(part: Any) -> list[str]:

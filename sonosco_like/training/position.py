@@ -60,11 +60,13 @@ class Position:
         """The epoch has no more batches, or a Stop leaves out the rest."""
         self.phase = "read"
 
-    def count_batch(self) -> None:
-        """The batch is spent: what fails from now on does not take it back."""
+    def count_batch(self, seconds: float | None = None) -> None:
+        """The batch is spent: what fails from now on does not take it back. `seconds` sets the clock."""
         self.batches_done += 1
         self.global_step += 1
         self.phase = "counted"
+        if seconds is not None:
+            self.seconds = seconds
 
     def complete_batch(self) -> None:
         """Every callback heard the end of the batch."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import random
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -11,7 +14,9 @@ from typing import Any
 import numpy as np
 import rich.style  # noqa: F401  (draws from Python's generator when it is imported: before a seed is set, not after)
 import torch
+from torch import Tensor
 
+_OF_NUMPY: Any = np.random  # its stubs leave out the functions of the bit generator
 _GENERATORS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
 _DEEPEST, _MOST_LOOKED_AT = 5, 1000  # a generator that a dataset keeps is near its surface
 
@@ -34,24 +39,88 @@ def describe_seeds(experiment: Any) -> list[tuple[str, str]]:
     return lines if corpus is None else [*lines, ("generated corpus", f"{corpus} (corpus.seed)")]
 
 
+class _Watched:
+    """A global generator whose state is copied only if the generator has moved since the last copy.
+
+    Copying the state of Python's or NumPy's generator takes as long as a small training step. Comparing the memory of
+    its objects takes a hundredth of that. The memory is only read, and only where a trial showed that it tells.
+    """
+
+    def __init__(self, objects: Callable[[], list[Any]], copy_state: Callable[[], Any]) -> None:
+        """`objects` gives what holds the state; nothing, if its memory does not tell."""
+        self._objects, self._copy_state = objects, copy_state
+        self._watched: list[Any] = []
+        self._memory: list[Any] = []
+        self._seen: list[Any] | None = None
+        self._state: Any = None
+
+    def state(self) -> Any:
+        """The state of now."""
+        objects = self._objects() if _memory_tells() else []
+        if not objects:
+            return self._copy_state()
+        if objects != self._watched:
+            self._watched, self._memory = objects, [_memory_of(each) for each in objects]
+        seen = [memory.raw for memory in self._memory]
+        seen.append(getattr(objects[0], "gauss_next", None))  # Python keeps it elsewhere
+        if seen != self._seen:
+            self._seen, self._state = seen, self._copy_state()
+        return self._state
+
+
+def _memory_of(part: Any) -> Any:
+    """The memory of an object, without the head that every object has."""
+    head = object.__basicsize__
+    return (ctypes.c_char * (type(part).__basicsize__ - head)).from_address(id(part) + head)
+
+
+@functools.cache
+def _memory_tells() -> bool:
+    """Whether each draw changes what `_memory_of` shows, tried with other generators of the same kinds."""
+    if sys.implementation.name != "cpython":
+        return False
+    python, numpy, bits = random.Random(0), np.random.RandomState(0), np.random.MT19937(0)
+    watched_and_drawn = (
+        (python, python.random),
+        (bits, bits.random_raw),
+        (numpy, numpy.standard_normal),
+        (numpy, numpy.standard_normal),  # it gives the second number of a pair, and leaves the bits alone
+    )
+    for part, draw in watched_and_drawn:
+        before = _memory_of(part).raw
+        draw()
+        if _memory_of(part).raw == before:
+            return False
+    return True
+
+
+def _numpy_objects() -> list[Any]:
+    bits = _OF_NUMPY.get_bit_generator()
+    return [_OF_NUMPY.random_sample.__self__, bits] if type(bits) is np.random.MT19937 else []
+
+
+def _numpy_state() -> tuple[str, Any, int, int, float]:
+    name, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+    return name, keys, int(position), int(has_gauss), float(gauss)
+
+
+_OF_PYTHON: Any = random.random.__self__  # type: ignore[attr-defined]
+_PYTHON = _Watched(lambda: [_OF_PYTHON], random.getstate)
+_NUMPY = _Watched(_numpy_objects, _numpy_state)
+
+
 def generator_states() -> dict[str, Any]:
     """Where every generator is: torch's on the CPU and on each GPU, Python's and numpy's."""
-    name, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
-    return {
-        "torch": torch.get_rng_state(),
-        "cuda": list(torch.cuda.get_rng_state_all()) if torch.cuda.is_available() else [],
-        "python": random.getstate(),
-        "numpy": (name, keys, int(position), int(has_gauss), float(gauss)),
-    }
+    of_torch, python, numpy = cpu_states()
+    cuda = list(torch.cuda.get_rng_state_all()) if torch.cuda.is_available() else []
+    return {"torch": of_torch, "cuda": cuda, "python": python, "numpy": numpy}
 
 
 def restore_generators(states: dict[str, Any]) -> None:
     """Put every generator back to where it was."""
-    torch.set_rng_state(states["torch"])
+    restore_cpu_states((states["torch"], states["python"], states["numpy"]))
     if states["cuda"] and torch.cuda.is_available():
         torch.cuda.set_rng_state_all(states["cuda"])
-    random.setstate(states["python"])
-    np.random.set_state(states["numpy"])
 
 
 def mix_seed(*key: int) -> int:
@@ -59,10 +128,37 @@ def mix_seed(*key: int) -> int:
     return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])
 
 
+_APART = np.random.MT19937(0)  # what NumPy draws from inside `drawing_from`
+
+
+def cpu_states() -> tuple[Tensor, Any, Any]:
+    """Where the generators of the CPU are: torch's, Python's and NumPy's."""
+    return torch.get_rng_state(), _PYTHON.state(), _NUMPY.state()
+
+
+def have_drawn(before: tuple[Tensor, Any, Any]) -> bool:
+    """Whether a generator of the CPU has moved since `cpu_states`. It may also say so of one that is only watched badly."""
+    after = cpu_states()
+    return (
+        after[1] is not before[1]
+        or after[2] is not before[2]
+        or after[0].numpy().tobytes() != before[0].numpy().tobytes()
+    )
+
+
+def restore_cpu_states(states: tuple[Tensor, Any, Any]) -> None:
+    """Put the generators of the CPU back to where they were."""
+    torch.set_rng_state(states[0])
+    random.setstate(states[1])
+    np.random.set_state(states[2])
+
+
 @contextmanager
 def drawing_from(*key: int) -> Iterator[None]:
     """Seed the generators of the CPU with a key of numbers; afterwards restore their states."""
-    before = torch.get_rng_state(), random.getstate(), np.random.get_state(legacy=True)
+    before = cpu_states()
+    bits = _OF_NUMPY.get_bit_generator()
+    _OF_NUMPY.set_bit_generator(_APART)  # quicker than to put the state back, but it forgets a kept normal number
     seed = mix_seed(*key)
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
@@ -72,7 +168,10 @@ def drawing_from(*key: int) -> Iterator[None]:
     finally:
         torch.set_rng_state(before[0])
         random.setstate(before[1])
-        np.random.set_state(before[2])
+        _OF_NUMPY.set_bit_generator(bits)
+        has_kept_normal = before[2][3]
+        if has_kept_normal or bits is _APART:  # inside another `drawing_from`
+            np.random.set_state(before[2])
 
 
 def generators_in(*roots: Any) -> list[Any]:

@@ -51,6 +51,11 @@ class Requests:
         if stop:
             self.stop = self._processes.agree_on(self.stop)
 
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Whether a checkpoint is asked for."""
+        return self._checkpoint is not None
+
     def take_checkpoint(self, experiment: Any, step: int) -> Path | None:
         """Where a checkpoint is to be written now, or None; the request is met by that."""
         asked, self._checkpoint = self._checkpoint, None
@@ -198,10 +203,9 @@ class TrainingSession:
     def count_batch(self) -> None:
         """The batch is spent: nothing takes it back from here on."""
         trainer = self._trainer
-        trainer.position.count_batch()
+        is_alone = trainer.processes.size == 1  # of several, the clock of the first was taken with the loss
+        trainer.position.count_batch(time.monotonic() - self._clock if is_alone else None)
         trainer.guard.commit()
-        if trainer.processes.size == 1:  # of several, the clock of the first was taken with the loss
-            trainer.position.set_clock(time.monotonic() - self._clock)
         trainer.validator.forget_predictions()
         trainer.parts.optimization.settle()
 
@@ -229,10 +233,12 @@ class TrainingSession:
     def end_batch(self) -> None:
         """Do what was asked for during the batch. Raises Stop if the training ends here."""
         trainer = self._trainer
+        requests = trainer.requests
         trainer.position.complete_batch()
-        if trainer.requests.stop is not None:
-            raise trainer.requests.stop
-        self.write_checkpoint_if_asked()
+        if requests.stop is not None:
+            raise requests.stop
+        if requests.is_checkpoint_due:
+            self.write_checkpoint_if_asked()
         trainer.saver.check()
         if self._limit.cuts_epoch(trainer):
             raise Stop(f"max_duration {trainer.max_duration} is reached")

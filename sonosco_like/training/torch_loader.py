@@ -26,7 +26,15 @@ from sonosco_like.data.workers import (
 from sonosco_like.errors import DataError, SonoscoError, UsageError, list_some
 from sonosco_like.process import block_signals
 from sonosco_like.training.foreign_loader import Wrapped
-from sonosco_like.training.randomness import drawing_from, generators_in, mix_seed, reseed
+from sonosco_like.training.randomness import (
+    cpu_states,
+    drawing_from,
+    generators_in,
+    have_drawn,
+    mix_seed,
+    reseed,
+    restore_cpu_states,
+)
 from sonosco_like.training.sharing import deal, left_out
 
 logger = logging.getLogger(__name__)
@@ -150,7 +158,10 @@ class TorchLoader(Wrapped):
         complete = False
         try:
             for position in positions:
-                with worker_errors_as_data_errors():
+                if self.loader.num_workers:
+                    with worker_errors_as_data_errors():
+                        batch = next(fetches)
+                else:
                     batch = next(fetches)
                 if isinstance(batch, Failure):
                     raise batch.as_error(f"batch {position} of epoch {self.epoch}")
@@ -169,16 +180,24 @@ class TorchLoader(Wrapped):
 
     def _fetches(self, positions: range) -> Iterator[Any]:
         """What the workers, or this process, make of the batches at these positions, in order."""
+        if not self.loader.num_workers and not self.loader.pin_memory:  # torch's own iterator takes longer
+            return map(self._examples().__getitem__, self._places(positions))
         maker = self._kept if self._kept is not None and not self._under_way else self._maker()
         places, generator = maker.sampler, maker.generator
         assert isinstance(places, _Places)
         assert generator is not None
-        plan, key = self.batches, (self.seed, self.epoch)
-        places.items = (((*key, _BATCH, position), plan[position]) for position in positions)
-        generator.manual_seed(mix_seed(*key, _WORKERS))
+        places.items = self._places(positions)
+        generator.manual_seed(mix_seed(self.seed, self.epoch, _WORKERS))
         with block_signals(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "This DataLoader will create")  # the user saw it already
             return iter(maker)
+
+    def _places(self, positions: range) -> Iterator[tuple[tuple[int, ...], Any]]:
+        plan, key = self.batches, (self.seed, self.epoch, _BATCH)
+        return (((*key, position), plan[position]) for position in positions)
+
+    def _examples(self) -> PlacedExamples:
+        return PlacedExamples(self.loader.dataset, self.loader.collate_fn, _is_batched(self.loader))
 
     def _maker(self) -> DataLoader[Any]:
         own = self.loader
@@ -189,7 +208,7 @@ class TorchLoader(Wrapped):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "This DataLoader will create")
             maker: DataLoader[Any] = DataLoader(
-                PlacedExamples(own.dataset, own.collate_fn, _is_batched(own)),
+                self._examples(),
                 batch_size=None,
                 sampler=_Places(),
                 collate_fn=_as_it_is,
@@ -244,32 +263,49 @@ class PlacedExamples(Dataset[Any]):
     def __init__(self, dataset: Any, collate: Callable[[Any], Any], batched: bool) -> None:
         self.dataset, self._collate, self._batched = dataset, collate, batched
         self._generators: list[Any] | None = None
+        self._draws: bool | None = None  # whether a batch has drawn random numbers; None before the first one
 
     def __getitem__(self, place: tuple[tuple[int, ...], Any]) -> Any:
         key, indices = place
+        if self._draws is False:  # seeding all generators may take longer than reading
+            before = cpu_states()
+            with one_thread():
+                batch = self._read(indices)
+            if not have_drawn(before):
+                return batch
+            restore_cpu_states(before)
+            self._draws = True
+        return self._read_seeded(key, indices)
+
+    def _read_seeded(self, key: tuple[int, ...], indices: Any) -> Any:
         if self._generators is None:
             self._generators = generators_in(self.dataset, self._collate)
         with drawing_from(*key), one_thread():
             reseed(self._generators, *key)
-            return self._read(indices)
+            before = cpu_states() if self._draws is None else None
+            batch = self._read(indices)
+            if before is not None:
+                self._draws = bool(self._generators) or have_drawn(before)
+            return batch
 
     def _read(self, indices: Any) -> Any:
-        where = f"with index {indices!r}"
+        index, is_read = indices, False
         try:
             if not self._batched:
-                return self._collate(self.dataset[indices])
+                return self._collate(self.dataset[index])
             if callable(getattr(self.dataset, "__getitems__", None)):
-                where = f"with the indices {list_some(list(indices), 8)}"
                 examples = self.dataset.__getitems__(indices)
             else:
                 examples = []
-                for index in indices:
-                    where = f"with index {index!r}"
+                for index in indices:  # noqa: B007  (a failure names the last one)
                     examples.append(self.dataset[index])
-            where = f"with the indices {list_some(list(indices), 8)}, which were to be put together"
+            index, is_read = indices, True
             return self._collate(examples)
         except Exception as error:
-            return Failure(error, f"{type(self.dataset).__name__} failed at the example {where}")
+            together = self._batched and index is indices
+            where = f"the indices {list_some(list(indices), 8)}" if together else f"index {index!r}"
+            how = ", which were to be put together" if is_read else ""
+            return Failure(error, f"{type(self.dataset).__name__} failed at the example with {where}{how}")
 
 
 class Failure:

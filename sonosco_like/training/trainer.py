@@ -18,7 +18,7 @@ from sonosco_like.optim import AdamW
 from sonosco_like.records import Prediction
 from sonosco_like.serialization import serializable, state
 from sonosco_like.training.assembly import BUILT, BUILT_FROM, Assembly, let_settings_be_built
-from sonosco_like.training.batches import memory_errors_as_usage_errors, next_batch, to_device, weight_of
+from sonosco_like.training.batches import describe_batch, next_batch, to_device
 from sonosco_like.training.calling import check_loss, loss_of, output_of
 from sonosco_like.training.checks import check_is_model, check_settings
 from sonosco_like.training.guard import Guard
@@ -289,23 +289,26 @@ class ModelTrainer:
     @stage("batch")
     def train_batch(self, batch: Any) -> None:
         """Forward, loss, backward and step; measures, and a validation if one is due."""
-        batch = to_device(batch, self.parts.device)
-        with memory_errors_as_usage_errors(batch):
-            with self.parts.autocast():
+        parts = self.parts
+        batch = to_device(batch, parts.device)
+        try:
+            with parts.autocast():
                 output = self.forward(batch)
                 loss = self.compute_loss(output, batch)
             check_loss(loss, learning=True)
             value = loss.detach() if self.non_finite == "ignore" else loss.item()
             if usable := self.guard.is_usable(value, batch):
-                weight = weight_of(self.loss, batch)
+                weight = self.validator.weight_of(batch)
                 measured = self.validator.measure_training(output, batch)  # before the weights change: it may fail
-                self.parts.optimization.announce(weight)
+                parts.optimization.announce(weight)
                 self.backward(loss)
-                if self.parts.optimization.pending >= self.accumulate_gradients:
+                if parts.optimization.pending >= self.accumulate_gradients:
                     self.optimizer_step()
+        except torch.OutOfMemoryError as error:
+            raise UsageError(f"Out of memory on a batch with {describe_batch(batch)}. Make batches smaller.") from error
         self.session.count_batch()
         if usable:
-            self.performance_measures.add_batch(value, weight, measured, self.processes, self.parts.device)
+            self.performance_measures.add_batch(value, weight, measured, self.processes, parts.device)
         self.session.validate_if_due()
         self.position.complete_batch()
 
@@ -336,11 +339,12 @@ class ModelTrainer:
     @stage("optimizer_step")
     def optimizer_step(self) -> None:
         """Change the weights with the gradients of up to `accumulate_gradients` batches, as if they were one batch."""
+        optimization = self.parts.optimization
         self.processes.barrier("gradients of a step")
-        self.parts.optimization.unscale()
+        optimization.unscale()
         self.clip_gradients()
         self.processes.barrier("optimizer step")
-        self.parts.optimization.step()
+        optimization.step()
         self.validator.forget_predictions()
         if self.averaging is not None:
             self.averaging.update(self.parts.model)
@@ -350,7 +354,8 @@ class ModelTrainer:
         """Limit the gradients, and measure their norm if a callback needs it."""
         is_read = self.performance_measures.norm_is_read(self.listeners)
         norm = self.parts.optimization.clip(self.clip_grads, self.clip_values, is_read)
-        self.performance_measures.add_gradient_norm(norm)
+        if norm is not None:
+            self.performance_measures.add_gradient_norm(norm)
 
     @stage("validation")
     def validate(self, loader: Any, name: str | None) -> dict[str, float]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sonosco_like.events import AbstractCallback
 from sonosco_like.metrics import (
@@ -21,7 +21,7 @@ from sonosco_like.metrics import (
     teacher_forced_texts,
 )
 from sonosco_like.records import Prediction
-from sonosco_like.training.batches import closed, to_device, weight_of
+from sonosco_like.training.batches import closed, to_device, weighing_of
 from sonosco_like.training.calling import check_loss
 from sonosco_like.training.measures import validation_prefix
 
@@ -37,6 +37,8 @@ class Validator:
         self._trainer = trainer
         self._predictions: list[tuple[Any, list[Prediction]]] = []
         self._training_metrics: list[Callable[..., Any]] = []
+        self._weighed_loss: Any = None
+        self._weigh = weighing_of(None)
 
     def use_metrics(self, metrics: list[Callable[..., Any]]) -> None:
         """Take those of the metrics that need no decoding for the batches of training, too."""
@@ -46,6 +48,13 @@ class Validator:
         """The weights have changed, or the step has."""
         if self._predictions:
             self._predictions = []
+
+    def weight_of(self, batch: Any) -> Tensor | float:
+        """What the mean loss of a batch was taken over; how to tell is found out once for each loss."""
+        loss = self._trainer.loss
+        if loss is not self._weighed_loss:
+            self._weighed_loss, self._weigh = loss, weighing_of(loss)
+        return self._weigh(batch)
 
     def measure_training(self, output: Any, batch: Any) -> dict[str, Sums]:
         """The sums behind the metrics of a batch of training."""
@@ -138,7 +147,7 @@ class Validator:
             output = trainer.forward(batch)
             loss = trainer.compute_loss(output, batch)
         check_loss(loss, learning=False)
-        return output, {"loss": Sums.of_mean(loss, weight_of(trainer.loss, batch))}
+        return output, {"loss": Sums.of_mean(loss, self.weight_of(batch))}
 
     def _measure(self, made: Any, output: Any, batch: Any) -> dict[str, Sums]:
         return measure(self._trainer.metrics, _as_decoded(made, output, batch))

@@ -18,7 +18,7 @@ from sonosco_like.events import AbstractCallback, Stop
 from sonosco_like.metrics import Sums as RunningSums
 from sonosco_like.metrics import metric
 from sonosco_like.training import ModelTrainer
-from sonosco_like.training.batches import weight_of
+from sonosco_like.training.batches import weighing_of
 
 
 @metric(lower_is_better=True, over="examples")
@@ -75,7 +75,7 @@ def y(count: int) -> Tensor:
     ],
 )
 def test_a_batch_weighs_as_much_as_it_has_examples(batch, examples):
-    assert weight_of(squared_error, batch) == examples
+    assert weighing_of(squared_error)(batch) == examples
 
 
 def test_the_running_loss_of_batches_with_lengths_is_the_mean_over_examples():
