@@ -118,14 +118,16 @@ class Listeners:
         for hook in hooks:
             if hook.is_off:
                 continue
-            result = moment.result
             try:
                 if hook.before is not None:
                     hook.before(hook.owner)
                 if hook.is_call:
-                    measures = measures or _measures_of(moment.context)
+                    if measures is None:
+                        measures = _measures_of(moment.context)
                     hook.function(*measures)
+                    result = None
                 else:
+                    result = moment.result
                     hook.function(moment)
                 if result is not None and moment.result is None and not hook.may_be_none:
                     moment.result = result

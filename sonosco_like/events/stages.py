@@ -43,11 +43,12 @@ def _staged(name: str, may_be_none: bool, method: Callable[P, R]) -> Callable[P,
     start, end = bracket.start, bracket.end
 
     @functools.wraps(method)
-    def staged(self: Any, *args: Any, **kwargs: Any) -> Any:
-        hooks: Hooks = self.listeners.hooks
-        if (start not in hooks and end not in hooks) or (id(self), name) in _INSIDE.get(_NONE):
-            return call(self, *args, **kwargs)
-        return bracket.call(self, args, kwargs)
+    def staged(*args: Any, **kwargs: Any) -> Any:  # a first argument of its own would cost a new tuple for each call
+        host = args[0]
+        hooks: Hooks = host.listeners.hooks
+        if (start in hooks or end in hooks) and (id(host), name) not in _INSIDE.get(_NONE):
+            return bracket.call(host, args[1:], kwargs)
+        return call(*args, **kwargs) if kwargs else call(*args)
 
     staged.stage = name  # type: ignore[attr-defined]
     staged.may_be_none = may_be_none  # type: ignore[attr-defined]

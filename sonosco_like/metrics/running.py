@@ -70,8 +70,8 @@ class RunningMeasures(Mapping[str, float]):
         if old is None or len(old) > 2:
             self.add(name, Sums.of_mean(mean, weight))
             return
-        if not (type(mean) is type(weight) is float):  # the same sums as in `add`, but quicker: this is in every step
-            mean, weight = _widen(mean), _widen(weight)
+        if type(mean) is not float or type(weight) is not float:  # the same sums as in `add`, but quicker: this is
+            mean, weight = _widen(mean), _widen(weight)  # called in every step
         self._sums[name] = {_TOTAL: old[_TOTAL] + mean * weight, _WEIGHT: old[_WEIGHT] + weight}
         self._read = None
 

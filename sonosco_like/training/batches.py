@@ -21,7 +21,6 @@ from sonosco_like.training.processes import Processes
 
 logger = logging.getLogger(__name__)
 
-_END = object()
 _OF_CLASSES = (functional.cross_entropy, functional.nll_loss)
 
 
@@ -65,7 +64,7 @@ def weighing_of(loss: Any) -> Callable[[Any], Tensor | float]:
 
 def _weight_of_torch(loss: Any, of_classes: bool, batch: Any) -> Tensor | float:
     """What a loss of torch takes its mean over: targets of classes that count, else all numbers."""
-    targets = targets_of(batch)
+    targets = batch[-1] if isinstance(batch, (list, tuple)) and batch else batch
     if not isinstance(targets, Tensor) or targets.dim() == 0:
         return _number_of_examples(batch)
     if not of_classes or targets.is_floating_point():
@@ -98,6 +97,20 @@ def _first_tensor(part: Any) -> Tensor | None:
 
 
 @contextmanager
+def memory_errors_as_usage_errors(batch: Any) -> Iterator[None]:
+    """Raise UsageError with the shape of a batch that does not fit into memory, and with the remedy."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise too_large(batch) from error
+
+
+def too_large(batch: Any) -> UsageError:
+    """What to raise for a batch that does not fit into memory."""
+    return UsageError(f"Out of memory on a batch with {describe_batch(batch)}. Make batches smaller.")
+
+
+@contextmanager
 def closed(batches: Iterator[Any]) -> Iterator[Iterator[Any]]:
     """A pass over a loader, which is left for good afterwards: its workers end at once."""
     try:
@@ -117,7 +130,12 @@ class EpochBatches:
         return self
 
     def __next__(self) -> Any:
-        return next(self._batches)
+        batch = next(self._batches)
+        if batch is None:  # which would end the epoch
+            raise UsageError(
+                "A data loader gave None instead of a batch; leave out what cannot be used, or raise an error."
+            )
+        return batch
 
     def __enter__(self) -> EpochBatches:
         return self
@@ -134,7 +152,8 @@ class EpochBatches:
                 logger.warning("Another process has no more batches in epoch %d: the rest is left.", position.epoch)
             batch = None if ended else batch
         if batch is not None:
-            position.receive_batch()
+            if position.phase != "training":  # a hook gave it
+                position.receive_batch()
             return batch
         if position.batches_done == 0 and not position.is_in_batch:
             self._refuse_empty()
@@ -162,16 +181,6 @@ class EpochBatches:
             remedy = "The data is empty."
         name = name_of(self._loader)
         raise UsageError(f"The training data, {name}, gave not one batch in epoch {epoch}. {remedy}")
-
-
-def next_batch(batches: Iterator[Any]) -> Any:
-    """The next batch, or None if there is none; None from the loader itself is refused, as it would end the epoch."""
-    batch = next(batches, _END)
-    if batch is None:
-        raise UsageError(
-            "A data loader gave None instead of a batch; leave out what cannot be used, or raise an error."
-        )
-    return None if batch is _END else batch
 
 
 def describe_batch(batch: Any) -> str:

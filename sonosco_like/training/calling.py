@@ -19,15 +19,16 @@ from sonosco_like.errors import UsageError
 logger = logging.getLogger(__name__)
 
 _REMEDY = "or override `forward(batch)` and `compute_loss(output, batch)` in a class of your own from ModelTrainer"
+_PARTS = (list, tuple)  # forms of a batch whose last part is the target
 _told: set[tuple[str, ...]] = set()
 
 
 def output_of(network: Callable[..., Any], model: nn.Module, batch: Any) -> Any:
     """The output of a network for a batch; the signature of `model`, which it was made from, decides on arguments."""
-    if isinstance(batch, Tensor) or not isinstance(batch, (list, tuple, Mapping, type(None))):
-        output = network(batch)
-    elif isinstance(batch, (list, tuple)) and len(batch) == 2 and isinstance(batch[0], Tensor):
+    if isinstance(batch, _PARTS) and len(batch) == 2 and isinstance(batch[0], Tensor):
         output = network(batch[0])
+    elif isinstance(batch, Tensor) or not isinstance(batch, (*_PARTS, Mapping, type(None))):
+        output = network(batch)
     else:
         arguments, named = _inputs(model, batch)
         output = network(*arguments, **named)
@@ -38,7 +39,7 @@ def output_of(network: Callable[..., Any], model: nn.Module, batch: Any) -> Any:
 
 def loss_of(loss: Callable[..., Any], output: Any, batch: Any, model: nn.Module) -> Any:
     """The loss of an output, given its batch."""
-    if isinstance(batch, (list, tuple)):
+    if isinstance(batch, _PARTS):
         if len(batch) == 1:
             raise UsageError(f"A batch of one part has no targets for the loss: give (inputs, targets), {_REMEDY}.")
         return loss(output, batch[-1])

@@ -52,11 +52,13 @@ class PerformanceMeasures(Mapping[str, float]):
         device: torch.device,
     ) -> None:
         """Take one more batch of training into the averages; of several processes, the batches of all."""
-        running = RunningMeasures() if processes.size > 1 else self.training
+        is_alone = processes.size == 1
+        running = self.training if is_alone else RunningMeasures()
         running.add_mean("loss", loss, weight)
-        for name, sums in measured.items():
-            running.add(name, sums)
-        if processes.size > 1:
+        if measured:
+            for name, sums in measured.items():
+                running.add(name, sums)
+        if not is_alone:
             running.all_reduce(processes.sum, device)
             self.training.merge(running)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, Generic, Literal, TypeVar
 
 from sonosco_like.errors import UsageError
@@ -98,8 +99,8 @@ class Position:
 class ReadThrough(Generic[T]):
     """An attribute of a trainer that belongs to one of its objects: users can read it there, and cannot assign it."""
 
-    def __init__(self, read: Callable[[Any], T]) -> None:
-        self._read = read
+    def __init__(self, path: str) -> None:
+        self._read: Callable[[Any], T] = attrgetter(path)
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -179,9 +180,9 @@ class ValidationInterval:
 
     def is_due(self, position: Position, at_epoch_end: bool) -> bool:
         """Whether a validation is due at a position, and was not done there yet."""
-        if position.validated_at == position.global_step:
-            return False
         every = self._every
-        if at_epoch_end:
-            return every is None or every.unit != "ep" or (position.epoch + 1) % int(every.value) == 0
-        return every is not None and every.unit == "ba" and position.global_step % int(every.value) == 0
+        if not at_epoch_end:  # the question of every batch comes first
+            is_due = every is not None and every.unit == "ba" and position.global_step % int(every.value) == 0
+        else:
+            is_due = every is None or every.unit != "ep" or (position.epoch + 1) % int(every.value) == 0
+        return is_due and position.validated_at != position.global_step

@@ -46,25 +46,19 @@ class _Watched:
     its objects takes a hundredth of that. The memory is only read, and only where a trial showed that it tells.
     """
 
-    def __init__(self, objects: Callable[[], list[Any]], copy_state: Callable[[], Any]) -> None:
-        """`objects` gives what holds the state; nothing, if its memory does not tell."""
-        self._objects, self._copy_state = objects, copy_state
-        self._watched: list[Any] = []
-        self._memory: list[Any] = []
-        self._seen: list[Any] | None = None
+    def __init__(self, watch: Callable[[], Callable[[], Any] | None], copy_state: Callable[[], Any]) -> None:
+        """`watch` makes a function that looks at the memory; none, where the memory does not tell."""
+        self._watch, self._copy_state = watch, copy_state
+        self._look: Callable[[], Any] | None = None
+        self._seen: Any = None
         self._state: Any = None
 
     def state(self) -> Any:
         """The state of now."""
-        objects = self._objects() if _memory_tells() else []
-        if not objects:
-            return self._copy_state()
-        if objects != self._watched:
-            self._watched, self._memory = objects, [_memory_of(each) for each in objects]
-        seen = [memory.raw for memory in self._memory]
-        seen.append(getattr(objects[0], "gauss_next", None))  # Python keeps it elsewhere
-        if seen != self._seen:
-            self._seen, self._state = seen, self._copy_state()
+        if self._look is None or self._look() != self._seen:
+            self._look = self._watch() if _memory_tells() else None
+            self._seen = self._look() if self._look is not None else None
+            self._state = self._copy_state()
         return self._state
 
 
@@ -94,9 +88,18 @@ def _memory_tells() -> bool:
     return True
 
 
-def _numpy_objects() -> list[Any]:
-    bits = _OF_NUMPY.get_bit_generator()
-    return [_OF_NUMPY.random_sample.__self__, bits] if type(bits) is np.random.MT19937 else []
+def _watch_python() -> Callable[[], Any]:
+    generator: Any = random.random.__self__  # type: ignore[attr-defined]
+    memory = _memory_of(generator)
+    return lambda: (memory.raw, generator.gauss_next)
+
+
+def _watch_numpy() -> Callable[[], Any] | None:
+    generator, bits = _OF_NUMPY.random_sample.__self__, _OF_NUMPY.get_bit_generator()
+    if type(bits) is not np.random.MT19937:
+        return None
+    memory, memory_of_bits = _memory_of(generator), _memory_of(bits)
+    return lambda: (memory.raw, memory_of_bits.raw, bits)  # another one of bits changes the memory of the generator
 
 
 def _numpy_state() -> tuple[str, Any, int, int, float]:
@@ -104,15 +107,14 @@ def _numpy_state() -> tuple[str, Any, int, int, float]:
     return name, keys, int(position), int(has_gauss), float(gauss)
 
 
-_OF_PYTHON: Any = random.random.__self__  # type: ignore[attr-defined]
-_PYTHON = _Watched(lambda: [_OF_PYTHON], random.getstate)
-_NUMPY = _Watched(_numpy_objects, _numpy_state)
+_PYTHON = _Watched(_watch_python, random.getstate)
+_NUMPY = _Watched(_watch_numpy, _numpy_state)
 
 
 def generator_states() -> dict[str, Any]:
     """Where every generator is: torch's on the CPU and on each GPU, Python's and numpy's."""
     of_torch, python, numpy = cpu_states()
-    cuda = list(torch.cuda.get_rng_state_all()) if torch.cuda.is_available() else []
+    cuda = list(torch.cuda.get_rng_state_all()) if _has_cuda() else []
     return {"torch": of_torch, "cuda": cuda, "python": python, "numpy": numpy}
 
 
@@ -133,11 +135,14 @@ _APART = np.random.MT19937(0)  # what NumPy draws from inside `drawing_from`
 
 def cpu_states() -> tuple[Tensor, Any, Any]:
     """Where the generators of the CPU are: torch's, Python's and NumPy's."""
-    return torch.get_rng_state(), _PYTHON.state(), _NUMPY.state()
+    return torch.default_generator.get_state(), _PYTHON.state(), _NUMPY.state()
+
+
+_has_cuda = functools.cache(torch.cuda.is_available)  # it looks for devices each time it is asked
 
 
 def have_drawn(before: tuple[Tensor, Any, Any]) -> bool:
-    """Whether a generator of the CPU has moved since `cpu_states`. It may also say so of one that is only watched badly."""
+    """Whether a generator of the CPU has moved since `cpu_states`; also if only a copy of its state could tell."""
     after = cpu_states()
     return (
         after[1] is not before[1]

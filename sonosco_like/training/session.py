@@ -25,7 +25,7 @@ class Requests:
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
         self.stop: Stop | None = None
-        self._checkpoint: str | None = None
+        self.checkpoint: str | None = None  # where to save one, if one is asked for
 
     def ask_to_stop(self, stop: Stop | None) -> None:
         """Have the training end; None takes an earlier request back."""
@@ -35,30 +35,25 @@ class Requests:
         """Have a checkpoint written to a path; without one, into the run folder of the experiment."""
         if path is None and experiment is None:
             raise UsageError("There is no run folder to save a checkpoint into; give save_checkpoint a path.")
-        self._checkpoint = _RUN_FOLDER if path is None else str(path)
+        self.checkpoint = _RUN_FOLDER if path is None else str(path)
 
     def agree(self, experiment: Any) -> None:
         """Have all processes stop, or save, after the same batch when one of them was asked to."""
         if self._processes.size == 1:
             return
         interrupted = bool(getattr(experiment, "interrupted", False))
-        flags = self.stop is not None, self._checkpoint is not None, interrupted
+        flags = self.stop is not None, self.checkpoint is not None, interrupted
         stop, checkpoint, signal = self._processes.any(*flags)
         if checkpoint:
-            self._checkpoint = next(each for each in self._processes.gather(self._checkpoint) if each is not None)
+            self.checkpoint = next(each for each in self._processes.gather(self.checkpoint) if each is not None)
         if signal and experiment is not None:
             experiment.interrupted = True
         if stop:
             self.stop = self._processes.agree_on(self.stop)
 
-    @property
-    def is_checkpoint_due(self) -> bool:
-        """Whether a checkpoint is asked for."""
-        return self._checkpoint is not None
-
     def take_checkpoint(self, experiment: Any, step: int) -> Path | None:
         """Where a checkpoint is to be written now, or None; the request is met by that."""
-        asked, self._checkpoint = self._checkpoint, None
+        asked, self.checkpoint = self.checkpoint, None
         if asked is None:
             return None
         path: Path = experiment.checkpoints.path_of(step) if asked == _RUN_FOLDER else Path(asked)
@@ -237,7 +232,7 @@ class TrainingSession:
         trainer.position.complete_batch()
         if requests.stop is not None:
             raise requests.stop
-        if requests.is_checkpoint_due:
+        if requests.checkpoint is not None:
             self.write_checkpoint_if_asked()
         trainer.saver.check()
         if self._limit.cuts_epoch(trainer):

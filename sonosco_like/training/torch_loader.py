@@ -297,7 +297,7 @@ class PlacedExamples(Dataset[Any]):
                 examples = self.dataset.__getitems__(indices)
             else:
                 examples = []
-                for index in indices:  # noqa: B007  (a failure names the last one)
+                for index in indices:
                     examples.append(self.dataset[index])
             index, is_read = indices, True
             return self._collate(examples)

@@ -18,7 +18,7 @@ from sonosco_like.optim import AdamW
 from sonosco_like.records import Prediction
 from sonosco_like.serialization import serializable, state
 from sonosco_like.training.assembly import BUILT, BUILT_FROM, Assembly, let_settings_be_built
-from sonosco_like.training.batches import describe_batch, next_batch, to_device
+from sonosco_like.training.batches import to_device, too_large
 from sonosco_like.training.calling import check_loss, loss_of, output_of
 from sonosco_like.training.checks import check_is_model, check_settings
 from sonosco_like.training.guard import Guard
@@ -109,13 +109,13 @@ class ModelTrainer:
         self.observations = Observations(self)  # the curves, to be explained
         self.session = TrainingSession(self)  # what surrounds the loop
 
-    epoch = ReadThrough[int](lambda trainer: trainer.position.epoch)  # under way, from 0
-    step = ReadThrough[int](lambda trainer: trainer.position.step)  # the batch under way in its epoch, from 0
-    global_step = ReadThrough[int](lambda trainer: trainer.position.global_step)  # batches done in all
-    batches_done = ReadThrough[int](lambda trainer: trainer.position.batches_done)  # of this epoch
-    seconds = ReadThrough[float](lambda trainer: trainer.position.seconds)  # that the training has lasted
-    seconds_in_callbacks = ReadThrough[dict[str, float]](lambda trainer: trainer.listeners.seconds)  # by name
-    vocabulary = ReadThrough[Any](lambda trainer: trainer.parts.tokenizer)  # the tokenizer of the data
+    epoch = ReadThrough[int]("position.epoch")  # under way, from 0
+    step = ReadThrough[int]("position.step")  # the batch under way in its epoch, from 0
+    global_step = ReadThrough[int]("position.global_step")  # batches done in all
+    batches_done = ReadThrough[int]("position.batches_done")  # of this epoch
+    seconds = ReadThrough[float]("position.seconds")  # that the training has lasted
+    seconds_in_callbacks = ReadThrough[dict[str, float]]("listeners.seconds")  # by name
+    vocabulary = ReadThrough[Any]("parts.tokenizer")  # the tokenizer of the data
 
     @property
     def validation_sets(self) -> dict[str | None, Any]:
@@ -289,10 +289,15 @@ class ModelTrainer:
     @stage("batch")
     def train_batch(self, batch: Any) -> None:
         """Forward, loss, backward and step; measures, and a validation if one is due."""
-        parts = self.parts
-        batch = to_device(batch, parts.device)
+        parts, optimization = self.parts, self.parts.optimization
+        if parts.moves_batches:
+            batch = to_device(batch, parts.device)
         try:
-            with parts.autocast():
+            if parts.is_autocast:
+                with parts.autocast():
+                    output = self.forward(batch)
+                    loss = self.compute_loss(output, batch)
+            else:  # a context that does nothing costs as much as all else between two stages
                 output = self.forward(batch)
                 loss = self.compute_loss(output, batch)
             check_loss(loss, learning=True)
@@ -300,12 +305,12 @@ class ModelTrainer:
             if usable := self.guard.is_usable(value, batch):
                 weight = self.validator.weight_of(batch)
                 measured = self.validator.measure_training(output, batch)  # before the weights change: it may fail
-                parts.optimization.announce(weight)
+                optimization.announce(weight)
                 self.backward(loss)
-                if parts.optimization.pending >= self.accumulate_gradients:
+                if optimization.pending >= self.accumulate_gradients:
                     self.optimizer_step()
         except torch.OutOfMemoryError as error:
-            raise UsageError(f"Out of memory on a batch with {describe_batch(batch)}. Make batches smaller.") from error
+            raise too_large(batch) from error
         self.session.count_batch()
         if usable:
             self.performance_measures.add_batch(value, weight, measured, self.processes, parts.device)
@@ -315,7 +320,7 @@ class ModelTrainer:
     @stage("fetch", may_be_none=True)
     def fetch(self, batches: Iterator[Any]) -> Any:
         """The next batch, or None at the end of the epoch."""
-        batch = next_batch(batches)
+        batch = next(batches, None)
         self.position.receive_batch() if batch is not None else self.position.end_data()
         return batch
 
