@@ -143,6 +143,7 @@ def devices_here() -> list[str]:
 
 
 _PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_NO_AUTOCAST = nullcontext()  # one for all batches
 _LOADERS = ("train_data_loader", "val_data_loader", "test_data_loader")
 
 
@@ -168,8 +169,6 @@ class Assembly:
         self.lengths = ScheduleLengths()
         self.lines_of_sizes: dict[str, tuple[str, str]] = {}  # where the config has those of the data, of the model
         self._tokenizer: Any = None
-        self.moves_batches = False  # to another device than the CPU, where they come from
-        self.is_autocast = False  # whether the network computes in another precision than its weights have
         self._autocast_type: torch.dtype | None = None
 
     @property
@@ -185,7 +184,6 @@ class Assembly:
         check_methods(trainer)
         trainer.listeners.attach(trainer.callbacks)
         self.device = choose_device(trainer.device, trainer.processes.local_rank, trainer.processes.size)
-        self.moves_batches = self.device.type != "cpu"
         self._take_model(trainer.build_model(trainer.model))
         check_model(self.model)
         recompute_activations(self.model, trainer.gradient_checkpointing)
@@ -198,7 +196,6 @@ class Assembly:
             self.built.pop("scheduler", None)
             raise
         self._autocast_type = _PRECISIONS[trainer.precision]
-        self.is_autocast = self._autocast_type is not None
         scaler = torch.amp.GradScaler(self.device.type) if trainer.precision == "float16" else None
         optimizer, scheduler = self.built["optimizer"], self.built.get("scheduler")
         self.optimization = Optimization(self.model, optimizer, scheduler, scaler, trainer.processes)
@@ -235,7 +232,7 @@ class Assembly:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The precision in which the network computes."""
-        return torch.autocast(self.device.type, self._autocast_type) if self._autocast_type else nullcontext()
+        return torch.autocast(self.device.type, self._autocast_type) if self._autocast_type else _NO_AUTOCAST
 
     @property
     def tokenizer(self) -> Any:

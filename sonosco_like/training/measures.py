@@ -62,9 +62,10 @@ class PerformanceMeasures(Mapping[str, float]):
             running.all_reduce(processes.sum, device)
             self.training.merge(running)
 
-    def add_gradient_norm(self, norm: Tensor) -> None:
-        """Take the norm of the gradients of one more step into its average."""
-        self.training.add_mean(GRADIENT_NORM, norm, 1.0)
+    def add_gradient_norm(self, norm: Tensor | None) -> None:
+        """Take the norm of the gradients of one more step into its average, if it was measured."""
+        if norm is not None:
+            self.training.add_mean(GRADIENT_NORM, norm, 1.0)
 
     def norm_is_read(self, listeners: Listeners) -> bool:
         """Whether a callback reads the norm of the gradients: it names it in `measures_needed`, or names nothing."""

@@ -39,8 +39,7 @@ from sonosco_like.training.validator import Validator, evaluation_mode
 class ModelTrainer:
     """Trains a model on batches and calls its callbacks.
 
-    Any `nn.Module` and any iterable of batches will do. Our own models and loaders are saved with the trainer and
-    resumed at the exact batch.
+    Any `nn.Module` and any iterable of batches will do. Our own are saved with it and resumed at the exact batch.
 
     `val_data_loader` is one loader, or several by name, whose measures are then `val_<name>_<measure>`. `test_step` is
     the number of batches between two validations, or a text such as `500ba` or `2ep`; unless it counts epochs, a
@@ -290,14 +289,9 @@ class ModelTrainer:
     def train_batch(self, batch: Any) -> None:
         """Forward, loss, backward and step; measures, and a validation if one is due."""
         parts, optimization = self.parts, self.parts.optimization
-        if parts.moves_batches:
-            batch = to_device(batch, parts.device)
+        batch = to_device(batch, parts.device)
         try:
-            if parts.is_autocast:
-                with parts.autocast():
-                    output = self.forward(batch)
-                    loss = self.compute_loss(output, batch)
-            else:  # a context that does nothing costs as much as all else between two stages
+            with parts.autocast():
                 output = self.forward(batch)
                 loss = self.compute_loss(output, batch)
             check_loss(loss, learning=True)
@@ -344,12 +338,11 @@ class ModelTrainer:
     @stage("optimizer_step")
     def optimizer_step(self) -> None:
         """Change the weights with the gradients of up to `accumulate_gradients` batches, as if they were one batch."""
-        optimization = self.parts.optimization
         self.processes.barrier("gradients of a step")
-        optimization.unscale()
+        self.parts.optimization.unscale()
         self.clip_gradients()
         self.processes.barrier("optimizer step")
-        optimization.step()
+        self.parts.optimization.step()
         self.validator.forget_predictions()
         if self.averaging is not None:
             self.averaging.update(self.parts.model)
@@ -359,8 +352,7 @@ class ModelTrainer:
         """Limit the gradients, and measure their norm if a callback needs it."""
         is_read = self.performance_measures.norm_is_read(self.listeners)
         norm = self.parts.optimization.clip(self.clip_grads, self.clip_values, is_read)
-        if norm is not None:
-            self.performance_measures.add_gradient_norm(norm)
+        self.performance_measures.add_gradient_norm(norm)
 
     @stage("validation")
     def validate(self, loader: Any, name: str | None) -> dict[str, float]:
