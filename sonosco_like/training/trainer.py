@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager
 from dataclasses import field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -288,8 +288,7 @@ class ModelTrainer:
     @stage("batch")
     def train_batch(self, batch: Any) -> None:
         """Forward, loss, backward and step; measures, and a validation if one is due."""
-        parts, optimization = self.parts, self.parts.optimization
-        batch = to_device(batch, parts.device)
+        parts, batch = self.parts, to_device(batch, self.parts.device)
         try:
             with parts.autocast():
                 output = self.forward(batch)
@@ -299,9 +298,9 @@ class ModelTrainer:
             if usable := self.guard.is_usable(value, batch):
                 weight = self.validator.weight_of(batch)
                 measured = self.validator.measure_training(output, batch)  # before the weights change: it may fail
-                optimization.announce(weight)
+                parts.optimization.announce(weight)
                 self.backward(loss)
-                if optimization.pending >= self.accumulate_gradients:
+                if parts.optimization.pending >= self.accumulate_gradients:
                     self.optimizer_step()
         except torch.OutOfMemoryError as error:
             raise too_large(batch) from error
@@ -326,8 +325,7 @@ class ModelTrainer:
     @stage("loss")
     def compute_loss(self, output: Any, batch: Any) -> Tensor:
         """The loss of an output."""
-        loss: Tensor = loss_of(self.loss, output, batch, self.parts.model)
-        return loss
+        return cast(Tensor, loss_of(self.loss, output, batch, self.parts.model))
 
     @stage("backward")
     def backward(self, loss: Tensor) -> None:
