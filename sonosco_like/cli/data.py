@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sonosco_like.cli.data_lm import lm
-from sonosco_like.cli.data_pieces import pieces
+from sonosco_like.cli.data_texts import lm, pieces
 from sonosco_like.cli.options import force as _force
 from sonosco_like.cli.options import opening
 

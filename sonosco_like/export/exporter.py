@@ -11,8 +11,7 @@ from typing import Literal
 from sonosco_like.errors import UsageError, did_you_mean
 from sonosco_like.export.description import exportable_decoder
 from sonosco_like.export.formats import ExportFormat, ExportSettings
-from sonosco_like.export.onnx_files import require_packages
-from sonosco_like.export.onnx_format import OnnxFormat
+from sonosco_like.export.onnx_format import OnnxFormat, require_packages
 from sonosco_like.export.sherpa_format import SherpaFormat
 from sonosco_like.export.torch_format import TorchFormat
 from sonosco_like.export.verification import Comparison, compare

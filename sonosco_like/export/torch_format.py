@@ -16,7 +16,7 @@ from sonosco_like.errors import UsageError
 from sonosco_like.export.formats import ExportSettings
 from sonosco_like.export.graph_format import Axes, GraphFormat
 from sonosco_like.export.graphs import DecoderGraph
-from sonosco_like.export.onnx_files import cannot_leave, quiet
+from sonosco_like.export.onnx_format import cannot_leave, quiet
 from sonosco_like.inference import TrainedRecogniser
 from sonosco_like.serialization import write_file
 

@@ -7,7 +7,7 @@ import torch
 
 from sonosco_like.export.front import Front
 from sonosco_like.export.graphs import CTCGraph, EncoderGraph
-from sonosco_like.export.onnx_files import trace
+from sonosco_like.export.onnx_format import trace
 from sonosco_like.export.torch_format import trace_program
 
 INPUTS = ["features", "input_lengths"]
