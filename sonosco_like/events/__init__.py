@@ -1,4 +1,4 @@
-"""One callback mechanism: a stage is a method, its start and its end are events, a callback hears events."""
+"""The callback mechanism: a stage is a method, its start and its end are events, and callbacks are called at events."""
 
 from sonosco_like.events.callback import AbstractCallback, Moment, Scope, Stop
 from sonosco_like.events.context import TrainerContext

@@ -1,4 +1,4 @@
-"""What listens to a run, what it is given, and how it asks for an end."""
+"""The base class of callbacks, the `Moment` that their hooks get, and `Stop`, which ends a training."""
 
 from __future__ import annotations
 
@@ -59,24 +59,24 @@ class AbstractCallback(ABC):
     def __call__(
         self, epoch: int, step: int, performance_measures: Mapping[str, float], context: TrainerContext
     ) -> None:
-        """After every batch: the epoch, the batch in it (from 0), running averages, and the trainer."""
+        """Called after every batch with the epoch, the batch in it (from 0), the running averages and the trainer."""
 
     def close(self) -> None:
-        """At the end of the run, always and once, also after an error; or when it is removed in mid run."""
+        """Called once at the end of the run, also after an error, or when the callback is removed during the run."""
 
     def measures_needed(self) -> Iterable[str]:
-        """Names of the measures it reads. A measure that is not computed is refused when the run starts.
+        """The names of the measures that it reads. A measure that is not computed is refused when the run starts.
 
         `gradient_norm`, which costs time, is computed if a callback names it here, or does not override this method.
         """
         return ()
 
     def measures_given(self) -> Mapping[str, bool]:
-        """The measures it adds with `context.update_metric`: by name, whether lower is better."""
+        """The measures that it adds with `context.update_metric`: by name, whether lower is better."""
         return {}
 
     def texts_needed(self) -> Iterable[Literal["hypotheses", "teacher_forced"]]:
-        """Which texts it reads at `prediction_end`; each text is decoded once for all callbacks."""
+        """The texts that it reads at `prediction_end`; each text is decoded once for all callbacks."""
         return ()
 
     def epoch_limit(self) -> int | None:

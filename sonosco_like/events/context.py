@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ProcessGroup(Protocol):
-    """The processes that train one model together; alone there is one of them."""
+    """The processes that train one model together; without `torchrun` there is one."""
 
     @property
     def rank(self) -> int:
@@ -22,7 +22,7 @@ class ProcessGroup(Protocol):
 
     @property
     def size(self) -> int:
-        """How many processes train together."""
+        """The number of processes that train together."""
 
     @property
     def is_first(self) -> bool:
@@ -36,7 +36,7 @@ class ProcessGroup(Protocol):
 
 
 class Saver(Protocol):
-    """Writes checkpoints, in a thread of its own."""
+    """Writes checkpoints in a separate thread."""
 
     @property
     def failed(self) -> set[Path]:
@@ -50,7 +50,7 @@ class Saver(Protocol):
 
 
 class ExportedWeights(Protocol):
-    """Which weights a saved trainer is used with: those of the training, or others that a callback chose."""
+    """The weights with which a saved trainer is used: those of the training, or others that a callback chose."""
 
     def judge(self, kind: str) -> None:
         """Note which weights (`plain`, `averaged`) were evaluated by the measure that makes this step the best."""
@@ -96,19 +96,19 @@ class TrainerContext(Protocol):
 
     @property
     def global_step(self) -> int:
-        """How many batches are done in all."""
+        """The number of all batches done."""
 
     @property
     def batches_done(self) -> int:
-        """How many batches of this epoch are done."""
+        """The number of batches done in this epoch."""
 
     @property
     def seconds(self) -> float:
-        """How long the training has lasted, over all its starts."""
+        """The seconds that the training has lasted, over all its starts."""
 
     @property
     def seconds_in_callbacks(self) -> Mapping[str, float]:
-        """How long each callback took, by its name."""
+        """The seconds that each callback took, by its name."""
 
     @property
     def performance_measures(self) -> Mapping[str, float]:
@@ -124,15 +124,15 @@ class TrainerContext(Protocol):
 
     @property
     def loss(self) -> Callable[..., Any]:
-        """How the error of an output is computed."""
+        """The loss function."""
 
     @property
     def model(self) -> nn.Module:
-        """The model under training."""
+        """The model that is trained."""
 
     @property
     def optimizer(self) -> optim.Optimizer:
-        """The optimizer under training."""
+        """The optimizer that is used."""
 
     @property
     def scheduler(self) -> Any:
@@ -144,15 +144,15 @@ class TrainerContext(Protocol):
 
     @property
     def train_data_loader(self) -> Any:
-        """What gives the batches of training."""
+        """The loader of the training data."""
 
     @property
     def val_data_loader(self) -> Any:
-        """What gives the batches of validation: a loader, loaders by name, or None."""
+        """The validation data: a loader, loaders by name, or None."""
 
     @property
     def test_data_loader(self) -> Any:
-        """What gives the batches of the test set, or None."""
+        """The loader of the test data, or None."""
 
     @property
     def validation_sets(self) -> Mapping[str | None, Any]:
@@ -172,34 +172,34 @@ class TrainerContext(Protocol):
 
     @property
     def saver(self) -> Saver:
-        """What writes the checkpoints."""
+        """The object that writes the checkpoints."""
 
     @property
     def used_weights(self) -> ExportedWeights:
-        """Which weights this trainer is used with once it is saved."""
+        """The weights with which this trainer is used when it is saved."""
 
     # What a callback may ask for
 
     def log(self, values: Mapping[str, Any]) -> None:
-        """Give named values to the callbacks that write them down."""
+        """Log named values: the destinations write them."""
 
     def update_metric(self, name: str, value: float | Tensor) -> None:
-        """Put a measure beside the others, and log it."""
+        """Add a measure to the others, and log it."""
 
     def stop_training(self, reason: str = ...) -> None:
         """End the training after this batch."""
 
     def save_checkpoint(self, path: str | Path | None = None) -> None:
-        """Save the whole trainer once this batch or epoch is complete."""
+        """Save the whole trainer when this batch or epoch is complete."""
 
     def evaluate(self, loader: Any) -> dict[str, float]:
         """Loss and metrics on the data of a loader."""
 
     def predict(self, loader: Any) -> Sequence[Prediction]:
-        """What the model predicts for each example of a loader."""
+        """The prediction for each example of a loader."""
 
     def evaluation_mode(self) -> AbstractContextManager[None]:
-        """The model without dropout and without gradients, as long as this lasts."""
+        """The model without dropout and without gradients inside the block."""
 
     def fire(self, event: str, **args: Any) -> Any:
-        """Let callbacks hear an event that the class of the trainer names in `events`."""
+        """Fire an event that the class of the trainer names in `events`."""

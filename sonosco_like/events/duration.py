@@ -23,14 +23,14 @@ _FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """So many epochs, batches or seconds, or a share of the whole training."""
+    """A number of epochs, batches or seconds, or a share of the whole training."""
 
     value: float
     unit: Unit
 
     @classmethod
     def parse(cls, text: str | int) -> Duration:
-        """Read a duration; a whole number counts batches. Raises UsageError with the forms there are."""
+        """Read a duration; a whole number counts batches. Raises UsageError, which names the possible forms."""
         match = _FORM.fullmatch(text if isinstance(text, str) else f"{text}ba")
         value, unit = (float(match[1]), match[2]) if match else (0.0, "")
         if unit in _SECONDS and value > 0:
@@ -60,7 +60,7 @@ def has_lasted(duration: Duration, context: TrainerContext) -> bool:
 
 
 def share_done(context: TrainerContext) -> float:
-    """How much of the whole training is done, from 0 to 1."""
+    """The share of the whole training that is done, from 0 to 1."""
     return whole_share(context, epochs_done(context), context.global_step)
 
 

@@ -1,4 +1,4 @@
-"""The loop, the experiment around it, and the folder in which a run is found again."""
+"""The trainer with its loop, and the experiment, which trains in a run folder."""
 
 from sonosco_like.training.experiment import Experiment, read_experiment
 from sonosco_like.training.guard import NonFiniteLossError

@@ -135,7 +135,7 @@ class Changes:
             logger.info("changed from step %d on: %s%s: %s -> %s", self.step, _TRAINER, name, old, new)
 
     def _take_effect(self, trainer: ModelTrainer, optimizer: Any, scheduler: Any) -> None:
-        """Give the optimizer and the schedule their new settings again, which the restored state has overwritten."""
+        """Apply the new settings of the optimizer and the schedule again: the restored state has overwritten them."""
         changed = [path for path in self._found if path.startswith(_OPTIMIZER)]
         names = [path.removeprefix(_OPTIMIZER).partition("[")[0] for path in changed]
         old_rate = self._found.get("optimizer.lr")
@@ -144,7 +144,7 @@ class Changes:
             follow_new_schedule(trainer, scheduler)  # one with lengths is counted when the data is there
 
     def _reasons_outside_the_trainer(self, config: Document, types: Mapping[str, Any]) -> dict[str, str | None]:
-        """Why settings outside the trainer, such as the seed, may not change, by path."""
+        """The reasons why settings outside the trainer, such as the seed, may not change, by path."""
         outer = [override for override in self.new if not override.startswith(_TRAINER)]
         if not outer:
             return {}
@@ -162,7 +162,7 @@ class Changes:
 
 
 def reason_against(path: str, trainer: Any) -> str | None:
-    """Why the setting at a path may not change, or None if it may.
+    """The reason why the setting at a path may not change; None if it may change.
 
     With a trainer, which has the new setting already, the path is one in the trainer; without, one in the experiment.
     """

@@ -1,4 +1,4 @@
-"""What is refused before the first batch, because it would fail after hours."""
+"""Checks before the first batch, for problems that would otherwise appear after hours."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _MOST_NAMED = 3  # a list of a thousand batches has a thousand problems
 
 
 def check_settings(trainer: Any) -> None:
-    """Refuse numbers and durations that mean nothing."""
+    """Refuse numbers and durations that are not valid."""
     for name in ("epochs", "accumulate_gradients"):
         if getattr(trainer, name) < 1:
             raise UsageError(f"`{name}` must be at least 1, got {getattr(trainer, name)}.")
@@ -115,7 +115,7 @@ def check_measures(
 
 
 def check_serializable(trainer: Any, must: bool) -> None:
-    """Save the trainer into nowhere: what could not be saved later is named now."""
+    """Try to save the trainer without writing a file, so that a part that cannot be saved is named now."""
     try:
         Snapshot(trainer)
     except ConfigError as error:
@@ -160,7 +160,7 @@ def loaders_of(trainer: Any) -> dict[str, Any]:
 
 
 def check_is_loader(name: str, loader: Any) -> None:
-    """Refuse what a config has in the place of a loader, and what iterates without being batches."""
+    """Refuse a value in a config that is not a loader, and iterables that are not batches."""
     if loader is None:
         raise UsageError(f"There is no {name} data: the trainer needs a `{name}_data_loader`.")
     if isinstance(loader, dict):
@@ -285,7 +285,7 @@ def check_is_model(model: Any) -> None:
 
 
 def check_optimizer(optimizer: Any) -> None:
-    """Refuse what is not an optimizer, or only the class of one."""
+    """Refuse a value that is not an optimizer, or is only its class."""
     if isinstance(optimizer, type) or not (hasattr(optimizer, "step") and hasattr(optimizer, "zero_grad")):
         raise UsageError(
             f"`optimizer` must be an optimizer such as AdamW(lr=0.001), in a config {{class: AdamW, lr: 0.001}}, "
@@ -294,7 +294,7 @@ def check_optimizer(optimizer: Any) -> None:
 
 
 def check_model(model: nn.Module) -> None:
-    """Refuse a model that has nothing to learn."""
+    """Refuse a model without parameters that can be trained."""
     if not any(True for _ in model.parameters()):
         raise UsageError(f"{type(model).__name__} has no parameters to train.")
 

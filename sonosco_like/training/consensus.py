@@ -1,4 +1,4 @@
-"""How processes that train together learn what happened in one of them, wherever the others are.
+"""Processes that train together learn what happened in one of them, at whatever place the others are.
 
 Every exchange begins with a roll call: a small sum over all processes, to which each process adds the place it is at. A
 process that stops or fails reports this in its next roll call, and the others learn it in theirs. So no process waits
@@ -47,7 +47,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(plain: Any) -> Any:
-    """The state again from what `to_plain` gave."""
+    """The state that `to_plain` converted."""
     if isinstance(plain, list):
         return [from_plain(each) for each in plain]
     if not isinstance(plain, dict):
@@ -98,7 +98,7 @@ class ProcessFailedError(SonoscoError):
 
 
 class ProcessLostError(SonoscoError):
-    """Another process is gone, or does not answer."""
+    """Another process has ended, or does not answer."""
 
     exit_code = 1
 
@@ -116,7 +116,7 @@ class Consensus:
         self.is_lost = False  # one of them is gone: there is nothing more to exchange
 
     def barrier(self, place: str, numbers: Sequence[float] = ()) -> list[float]:
-        """The sums of numbers over all processes, once all are at this place; raises what ends the way of one."""
+        """The sums of numbers over all processes, when all are here. Raises the Stop or the failure of a process."""
         code = float(zlib.crc32(place.encode()) % _PLACES)
         sums = self._sum([0.0, code, code * code, *numbers])
         if sums[_TROUBLE]:
@@ -130,7 +130,7 @@ class Consensus:
         return sums[_NUMBERS : _NUMBERS + len(numbers)]
 
     def report(self, trouble: Exception | None) -> Exception:
-        """Answer the roll call with a Stop or a failure of this process; returns what all agree on instead."""
+        """Answer the roll call with a Stop or a failure of this process; returns the result on which all agree."""
         try:
             self._sum([1.0])
             return self._resolve(trouble)
@@ -168,7 +168,7 @@ class Consensus:
             raise ProcessLostError(f"Another process of this run has ended{late}; what it said tells why.") from error
 
     def _resolve(self, own: Exception | None) -> Exception:
-        """What all processes agree on when some of them are in trouble: the first failure, else the widest Stop."""
+        """The result for all processes if some of them stop or fail: the first failure, otherwise the widest Stop."""
         reports = self.exchange(_as_data(own))
         failed = [rank for rank, data in enumerate(reports) if data and "failure" in data]
         self.is_over = bool(failed)
@@ -183,7 +183,7 @@ class Consensus:
 
 
 def release_exchanged() -> None:
-    """Return when no thread of gloo holds any more what was exchanged last; before the interpreter ends."""
+    """Wait until no thread of gloo uses the last exchanged data; needed before the interpreter ends."""
     deadline = time.monotonic() + _LONGEST_WAIT
     while exchanged:
         tensor = exchanged.popleft()
@@ -192,7 +192,7 @@ def release_exchanged() -> None:
 
 
 def is_mistake(error: BaseException) -> bool:
-    """Whether the user asked for what cannot be; a callback may have been the one to find out."""
+    """Whether the error is a mistake of the user, also if a callback found it."""
     found = error.__cause__ if isinstance(error, CallbackError) else error
     return isinstance(found, _MISTAKES)
 

@@ -1,4 +1,4 @@
-"""Loaders of any kind, brought to what a trainer needs to repeat them: a place, and random numbers of their own.
+"""Wrappers that give loaders of any kind a position, and random numbers that can be repeated.
 
 A foreign loader may draw from the generators that dropout draws from, at moments that are others after a resume. So
 each of its batches is made with generators that begin at (seed, epoch, batch), and leaves the trainer's as they were.
@@ -20,7 +20,7 @@ _OPENING, _BATCH = range(2)  # what a random number is drawn for
 
 
 def close_batches(batches: Iterator[Any]) -> None:
-    """Leave a pass over a loader: what it keeps open, such as its workers, ends at once."""
+    """Close a pass over a loader, so that its workers end at once."""
     close = getattr(batches, "close", None)
     if close is not None:
         close()
@@ -29,7 +29,7 @@ def close_batches(batches: Iterator[Any]) -> None:
 
 
 class Apart:
-    """The batches of an iterable, each made with random numbers that are a function of its place."""
+    """The batches of an iterable, each made with random numbers that depend only on its position."""
 
     def __init__(self, iterable: Any, seed: int, epoch: int, position: int = 0) -> None:
         self._key, self._position = (seed, epoch), position
@@ -51,7 +51,7 @@ class Apart:
 
 
 class Wrapped:
-    """A loader that is another one but for how it is entered."""
+    """The base of wrappers around a loader; all other attributes are those of the loader."""
 
     draws_nothing = True
 
@@ -70,7 +70,7 @@ class Wrapped:
 
 
 def name_of(loader: Any) -> str:
-    """The class of a loader as its owner knows it."""
+    """The name of the class of the original loader."""
     return type(loader.loader if isinstance(loader, Wrapped) else loader).__name__
 
 
@@ -91,7 +91,7 @@ class ReplayedLoader(Wrapped):
         self.position = position
 
     def state_dict(self) -> dict[str, int]:
-        """Where we are, and from which random numbers."""
+        """The position, and the seed of the random numbers."""
         return {"seed": self.seed, "epoch": self.epoch, "position": self.position}
 
     def load_state_dict(self, content: dict[str, int]) -> None:
@@ -117,9 +117,9 @@ class ReplayedLoader(Wrapped):
 
 
 class StatefulLoader(Wrapped):
-    """A loader that keeps its place in a `state_dict`, but starts again when it is iterated: torchdata's, for example.
+    """A loader that has its position in a `state_dict`, but starts again when it is iterated, such as torchdata's.
 
-    Its state is given back to it before each pass, so that a pass that was stopped goes on, in this process or another.
+    Its state is loaded again before each pass, so that a stopped pass continues, in this process or in another one.
     """
 
     def __init__(self, loader: Any, seed: int) -> None:
@@ -145,7 +145,7 @@ class StatefulLoader(Wrapped):
         self._read, self._source = 0, None
 
     def state_dict(self) -> dict[str, Any]:
-        """Where we are, in the words of the loader."""
+        """The position, as the loader gives it."""
         with drawing_from(self.seed, self.epoch, _OPENING, self._read):
             place = copy.deepcopy(self.loader.state_dict()) if self._begun else None
         place = {"loader": place, "beginning": self._beginning}

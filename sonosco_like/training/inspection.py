@@ -1,4 +1,4 @@
-"""A look at an experiment before it costs anything: everything is built, and one batch goes forward and back."""
+"""The inspection of an experiment before a run: everything is built, and one batch is trained."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Inspection:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Note what goes wrong inside, and go on after it."""
+        """Note a failure inside the block as a problem, and continue after it."""
         try:
             yield
         except ConfigError as error:

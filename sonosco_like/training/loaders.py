@@ -25,7 +25,7 @@ _PLACE = ("state_dict", "load_state_dict")
 
 @serializable
 class LoaderFromPython:
-    """Stands in a file for a loader that was made in Python, which no file can hold; `kind` is its class."""
+    """The placeholder in a file for a loader that was made in Python; `kind` is its class."""
 
     kind: str = ""
 
@@ -33,7 +33,7 @@ class LoaderFromPython:
         raise UsageError(self.remedy("data"))
 
     def remedy(self, name: str) -> str:
-        """What is missing, and how it is given again."""
+        """The message about the missing loader, and how to give it again."""
         return (
             f"The {name} of this run came from a {self.kind} that was made in Python, which no file can hold. Give it "
             f"again and continue in Python: `trainer = load(CHECKPOINT); trainer.{name} = ...; "
@@ -42,7 +42,7 @@ class LoaderFromPython:
 
 
 class Loaders:
-    """Makes loaders of any kind ready for a trainer, and keeps the seed that theirs are drawn from."""
+    """Prepares loaders of any kind for a trainer, and keeps the seed from which their random numbers are drawn."""
 
     def __init__(self) -> None:
         self._seed: int | None = None
@@ -51,18 +51,18 @@ class Loaders:
 
     @property
     def seed(self) -> int:
-        """What the order of data is drawn from that has no seed: that of torch when the first batch was prepared."""
+        """The seed for data without its own seed: the seed of torch when the first batch was prepared."""
         if self._seed is None:
             self._seed = torch.initial_seed()
         return self._seed
 
     def broadcast_seed(self, processes: Processes) -> None:
-        """Have all processes draw the same order."""
+        """Give all processes the same seed."""
         if processes.size > 1:
             self._seed = processes.from_first(self.seed)
 
     def adapt(self, loader: Any, even: bool = False) -> Any:
-        """A loader that starts at any batch and disturbs no generator; with `even`, all shards are equal."""
+        """A loader that can start at any batch and changes no generator; with `even`, all shards have the same size."""
         if isinstance(loader, AudioDataLoader):
             loader.take_seed(self.seed)
         known = self.find(loader)
@@ -74,7 +74,7 @@ class Loaders:
         return adapted
 
     def find(self, loader: Any) -> Any:
-        """What a loader was made into, if it is one that was given; else the loader itself."""
+        """The adapted form of a given loader; any other loader as it is."""
         return next((adapted for given, adapted in self._adapted if given is loader), loader)
 
     def batches(self, loader: Any, epoch: int, position: int = 0) -> Iterator[Any]:
@@ -98,7 +98,7 @@ class Loaders:
         return {"seed": self.seed, "place": place}
 
     def load_state_dict(self, content: dict[str, Any]) -> None:
-        """Continue from what `state_dict` gave, once the data is there."""
+        """Continue from a `state_dict`, as soon as the data is prepared."""
         self._saved = content
         self._seed = content.get("seed", self._seed)
         for _, adapted in self._adapted:
@@ -123,7 +123,7 @@ class Loaders:
             ) from error
 
     def saved_form(self, value: Any, in_text: bool) -> Any:
-        """What a file holds for a loader, or for several by name: a stand-in for what was made in Python."""
+        """The value that a file holds for a loader, or for several by name; a placeholder if it was made in Python."""
         if isinstance(value, dict):
             saved = {name: self.saved_form(each, in_text) for name, each in value.items()}
             return value if all(saved[name] is value[name] for name in value) else saved
@@ -142,7 +142,7 @@ def tokenizer_of(*loaders: Any) -> Any:
 
 
 def made(loader: Any) -> Any:
-    """A loader, also if a function that makes it was given."""
+    """The loader; if a function was given, the loader that it makes."""
     return loader() if _is_function(loader) else loader
 
 

@@ -1,4 +1,4 @@
-"""The processes that train one model together, each on its share of the data; alone, everything here costs nothing."""
+"""The processes that train one model together, each on its shard of the data; one process alone has no cost."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that writes files and speaks to the user."""
+        """Whether this is the process that writes files and prints messages."""
         return self.rank == 0
 
     # What happened in one of them
 
     def begin(self, limit: str | None = None) -> None:
-        """Agree from now on, and wait for one another no longer than `limit`, such as 30min."""
+        """Begin to work together; a process waits for the others no longer than `limit`, such as 30min."""
         self._consensus.is_over, self._consensus.limit = False, limit_of(limit)
 
     def end(self) -> None:
-        """The training is over: what fails from now on is no concern of the others."""
+        """End the training: a later failure is not reported to the other processes."""
         self._consensus.is_over = True
 
     def barrier(self, place: str, *numbers: float) -> list[float]:
@@ -69,7 +69,7 @@ class Processes:
         raise agreed
 
     def report_failure(self, error: Exception) -> None:
-        """Have the other processes know that this one failed, unless they know; they raise it at their next meeting."""
+        """Report the failure of this process to the others, which raise it at their next exchange."""
         if self.size > 1 and not self._consensus.is_over:
             self._consensus.report(error)
 
@@ -84,7 +84,7 @@ class Processes:
 
     @property
     def are_complete(self) -> bool:
-        """Whether all processes are still there to exchange something with."""
+        """Whether all processes still take part in exchanges."""
         return self.size == 1 or not self._consensus.is_lost
 
     # What they exchange
@@ -117,7 +117,7 @@ class Processes:
         return [bool(count) for count in self.barrier("any", *map(float, flags))]
 
     def wait(self) -> None:
-        """Go on when all processes have come here."""
+        """Wait until all processes are here."""
         self.barrier("wait")
 
     def gather(self, content: Any) -> list[Any]:
@@ -134,13 +134,13 @@ class Processes:
     # What they share of a model
 
     def broadcast_model(self, model: nn.Module) -> None:
-        """Have every process begin with the first one's weights and statistics."""
+        """Give every process the weights and statistics of the first one."""
         if self.size > 1:
             self.barrier("share state")
             spread(model)
 
     def all_reduce_gradients(self, model: nn.Module) -> None:
-        """Average the gradients over all processes, and take the first one's buffers, such as running statistics.
+        """Average the gradients over all processes, and take the buffers of the first one, such as running statistics.
 
         How much each process counts is in its loss (`Optimization`). This is done after every batch, also where several
         share an optimizer step, so that at the end of a batch all processes hold the same, and the checkpoint that the
@@ -155,13 +155,13 @@ class Processes:
         self._sharing.spread_buffers(model)
 
     def broadcast_buffers(self, model: nn.Module) -> None:
-        """Have every process hold the first one's buffers, also if a batch was not trained on."""
+        """Give every process the buffers of the first one, also if a batch was not trained on."""
         if self.size > 1:
             self.barrier("buffers")
             self._sharing.spread_buffers(model)
 
     def sync_batch_norm(self, model: nn.Module) -> nn.Module:
-        """Have batch normalisation see the batches of all processes as one; torch's own can do so on GPUs only."""
+        """Let batch normalisation treat the batches of all processes as one; torch's own can do this on GPUs only."""
         if self.size == 1:
             return model
         for module in model.modules():
@@ -173,12 +173,12 @@ class Processes:
         return converted
 
     def offset_seed(self) -> None:
-        """Have the generator of each process begin elsewhere, so that dropout differs among them."""
+        """Give each process another seed, so that dropout differs between them."""
         if self.rank:
             torch.manual_seed((torch.initial_seed() + self.rank) % 2**63)
 
     def shard(self, loader: Any) -> None:
-        """Let a loader hand out only this process's share."""
+        """Let a loader give only the shard of this process."""
         if self.size == 1 or loader is None:
             return
         dealing: Any = loader if hasattr(loader, "distribute") else getattr(loader, "dataset", None)
@@ -193,7 +193,7 @@ class Processes:
 
 
 def limit_of(text: str | None) -> timedelta | None:
-    """How long processes wait for one another. Raises UsageError for what is no time."""
+    """The longest time that processes wait for one another. Raises UsageError if the text is not a time."""
     duration = Duration.parse(text) if text is not None else None
     if duration is not None and duration.unit != "s":
         raise UsageError(f"`process_timeout` is a time such as 30min, got {text!r}.")
@@ -201,7 +201,7 @@ def limit_of(text: str | None) -> timedelta | None:
 
 
 def _join_group(backend: str) -> None:
-    """Have the processes find each other. Raises NetworkError if they cannot."""
+    """Connect the processes. Raises NetworkError if they cannot be connected."""
     try:
         distributed.init_process_group(backend)
     except (distributed.DistError, ConnectionError, TimeoutError) as error:

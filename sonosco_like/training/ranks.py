@@ -1,4 +1,4 @@
-"""What each of several processes has for itself: its random generators, and its place in the data."""
+"""The state that differs between processes: the random generators, and the position in the data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class RankStates:
-    """Gathers what the processes have for themselves into the checkpoint of the first, and deals it out again.
+    """Gathers the states of all processes in the checkpoint of the first one, and gives them back on a resume.
 
     The same number of processes goes on bit for bit. Another number goes on with the utterances of the epoch that
     no process has seen, if the loader knows them (`load_shares`).
@@ -30,7 +30,7 @@ class RankStates:
         self._saved_by = 0  # processes that wrote what was loaded, until the loader has been put in its place
 
     def gather(self, loader: Any) -> None:
-        """Bring together what the processes have, before the first one saves it."""
+        """Gather the states of the processes, before the first one saves them."""
         if self._processes.size == 1:
             return
         own = {"generators": to_plain(generator_states()), "place": _place_of(loader)}
@@ -40,12 +40,12 @@ class RankStates:
         self._places = places if all(place is not None for place in places) else None
 
     def state_dict(self) -> dict[str, Any]:
-        """The generators of all processes; of several also their places in the data."""
+        """The generators of all processes; with several processes, also their positions in the data."""
         places = {"places": self._places} if self._places is not None else {}
         return {"generators": [generator_states(), *self._others], **places}
 
     def load_state_dict(self, content: dict[str, Any]) -> None:
-        """Put the generators of this process where they were; its loader follows when it is ready."""
+        """Restore the generators of this process; its loader follows when it is ready."""
         generators, rank = content["generators"], self._processes.rank
         self._saved_by, self._places = len(generators), content.get("places")
         restore_generators(generators[rank if rank < len(generators) else 0])
@@ -54,13 +54,13 @@ class RankStates:
         self._restored = generator_states()
 
     def restore_generators(self) -> None:
-        """Put the generators once more where they were loaded to, before the first batch."""
+        """Restore the loaded states of the generators again, before the first batch."""
         restored, self._restored = self._restored, None
         if restored is not None:
             restore_generators(restored)
 
     def resume(self, loader: Any) -> None:
-        """Put the loader of this process where the saved ones were."""
+        """Move the loader of this process to the saved position."""
         before, self._saved_by = self._saved_by, 0
         places, self._places = self._places, None
         if before == self._processes.size:

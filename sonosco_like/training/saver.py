@@ -42,7 +42,7 @@ class CheckpointSaver:
         self._write: Future[bool] | None = None
 
     def save(self, value: Any, path: Path, origin: Origin | None = None) -> None:
-        """Copy an object graph as it is now, and have the copy written to `path`; `origin` names its run and step.
+        """Copy an object graph as it is now, and write the copy to `path`; `origin` names its run and step.
 
         A Snapshot is written as it is. Raises ConfigError at once if the graph cannot be saved at all.
         """

@@ -58,7 +58,7 @@ _MESSAGE_BYTES = 25 * 2**20  # as DistributedDataParallel's
 
 
 def persistent_buffers(model: nn.Module) -> list[Tensor]:
-    """What a model keeps beside its parameters and is saved with it; a cache is each process's own affair."""
+    """The buffers of a model that are saved with it; other buffers, such as caches, may differ between processes."""
     return [
         buffer
         for module in model.modules()
@@ -75,7 +75,7 @@ class Sharing:
 
     @torch.no_grad()
     def average_gradients(self, parameters: Sequence[nn.Parameter], size: int, some_unused: bool) -> None:
-        """Give each parameter the mean of its gradients in all processes.
+        """Give each parameter the mean of its gradients over all processes.
 
         `some_unused` says that in some process not every parameter has a gradient. One that has none anywhere stays
         without, so that optimizers leave it alone; elsewhere a missing one counts as zero, as in one large batch.
@@ -91,11 +91,11 @@ class Sharing:
 
     @torch.no_grad()
     def spread_buffers(self, model: nn.Module) -> None:
-        """Have every process hold the first one's buffers, such as the statistics of batch normalisation."""
+        """Give every process the buffers of the first one, such as the statistics of batch normalisation."""
         self._in_messages("buffers", persistent_buffers(model), _from_first)
 
     def _in_messages(self, kind: str, tensors: Sequence[Tensor], send: Callable[[Tensor], Any]) -> None:
-        """Send tensors as few flat messages, all under way at once, and take what comes back."""
+        """Send tensors in few flat messages at the same time, and take the results."""
         sent = []
         for number, part in enumerate(_parts(tensors)):
             message = self._message((kind, number), part)
@@ -117,7 +117,7 @@ class Sharing:
 
 @torch.no_grad()
 def spread(model: nn.Module) -> None:
-    """Have every process hold the first one's weights and buffers."""
+    """Give every process the weights and buffers of the first one."""
     for tensor in (*model.parameters(), *persistent_buffers(model)):
         values = tensor.detach().contiguous()
         _from_first(values.view(-1)).wait()

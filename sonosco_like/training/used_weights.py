@@ -1,4 +1,4 @@
-"""Which weights a trainer is used with once it is saved: those of the training, their average, or others at its end."""
+"""The weights with which a saved trainer is used: those of the training, their average, or others at its end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """Take the present weights of a model into the average."""
+        """Add the present weights of a model to the average."""
         current = model.state_dict()
         if not self.weights:
             self.weights = {name: weight.clone() for name, weight in current.items()}
@@ -46,7 +46,7 @@ class WeightAverage:
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
-        """A model with the averaged weights; its own are back afterwards."""
+        """The model with the averaged weights inside the block; afterwards with its own."""
         own = {name: weight.clone() for name, weight in model.state_dict().items()}
         model.load_state_dict(self.weights)
         try:
@@ -67,7 +67,7 @@ _State = dict[str, Any]
 
 
 class UsedWeights:
-    """What a checkpoint records about the weights in it.
+    """The record in a checkpoint about its weights.
 
     A checkpoint that is the best by a measure is used with the weights which that measure judges: `plain` ones, or
     their `averaged` ones. At the end of a training callbacks put other weights in the place of its own, the best or a
@@ -86,7 +86,7 @@ class UsedWeights:
         self.kind = ""
 
     def judge(self, kind: str) -> None:
-        """Take down which weights the measure judges by which this step is the best; of several measures the first."""
+        """Record which weights the measure judges that makes this step the best; of several measures, the first."""
         step = self._trainer.global_step
         if kind and self._judged[0] != step:
             self._judged = step, kind
@@ -98,7 +98,7 @@ class UsedWeights:
         self._load(weights)
 
     def put_mean(self, weights: list[Mapping[str, _State]], origin: str) -> None:
-        """Give them the mean of several."""
+        """Give the model, and the average of its weights, the mean of several states."""
         self.put(mean_of(weights), origin)
 
     def of_training(self) -> dict[str, _State]:
@@ -107,7 +107,7 @@ class UsedWeights:
 
     @contextmanager
     def set_aside(self) -> Iterator[None]:
-        """The weights of the training, as long as this lasts."""
+        """The model with the weights of the training inside the block."""
         if not self._own:
             yield
             return
@@ -121,7 +121,7 @@ class UsedWeights:
             self._load(final)
 
     def give_back(self) -> None:
-        """Go on from the weights of the training. Raises UsageError if only `final/` is left, which holds others."""
+        """Continue from the weights of the training. Raises UsageError if only `final/` is left, which has others."""
         if self._own:
             self._load(self._own)
         elif self.origin and not self._trainer.session.is_finished:
@@ -135,13 +135,13 @@ class UsedWeights:
         self._own, self.origin, self.kind = {}, "", ""
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the weights are from and which are used; nothing, if there is nothing to choose."""
+        """The origin of the weights, and which are used; empty if there is no choice."""
         final = {"origin": self.origin, "kind": self.kind} if self.origin else {}
         step, kind = self._judged
         return {**final, **({"judged_at": step, "judged": kind} if kind else {})}
 
     def load_state_dict(self, content: Mapping[str, Any]) -> None:
-        """Know of weights that were loaded where they are from."""
+        """Take over the origin of the loaded weights."""
         self.origin, self.kind = content.get("origin", ""), content.get("kind", "")
         self._judged = content.get("judged_at", -1), content.get("judged", "")
 
@@ -156,7 +156,7 @@ class UsedWeights:
 
 
 def mean_of(states: list[Any]) -> Any:
-    """The mean of states of one form, tensor by tensor; of what cannot be averaged, such as counts, the last one."""
+    """The mean of several states, tensor by tensor; of values that cannot be averaged, such as counts, the last one."""
     last = states[-1]
     if isinstance(last, Mapping):
         return {name: mean_of([state[name] for state in states]) for name in last}
