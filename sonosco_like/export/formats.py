@@ -37,6 +37,7 @@ class Runner:
     texts   the texts of a batch of waveforms
     numbers the outputs of the graphs for one waveform by name, without batch; empty if they cannot be seen
     search  the text that the search of the folder finds in numbers; None if it cannot be run alone
+    hidden  what it computes by itself, so that the numbers do not show it; empty for nothing
     ```
     """
 
@@ -45,6 +46,7 @@ class Runner:
     texts: Callable[[Inputs], list[str]]
     numbers: Callable[[NDArray[np.float32]], Numbers]
     search: Callable[[Numbers], str] | None = None
+    hidden: str = ""
 
 
 class ExportFormat(ABC):

@@ -100,17 +100,27 @@ class SherpaFormat(OnnxFormat):
         def numbers(waveform_N: NDArray[np.float32]) -> Numbers:
             return graph.numbers(waveform_N)
 
-        return Runner(f"{name} in sherpa-onnx", graph.exact, texts, numbers, graph.search)
+        return Runner(
+            f"{name} in sherpa-onnx",
+            graph.exact,
+            texts,
+            numbers,
+            graph.search,
+            "the features and the search of sherpa-onnx",
+        )
 
 
 def tokens_text(symbols: tuple[str, ...]) -> str:
-    """tokens.txt: one `symbol id` in a line; `▁` begins a word, and <blk> is the blank."""
+    """tokens.txt: one `symbol id` in a line; `▁` begins a word, a line without one is a space, <blk> is the blank."""
     texts = texts_of_labels(symbols)
     lines = []
     for label, symbol in enumerate(symbols):
-        written = "<blk>" if label == BLANK else (texts[label].strip() or symbol)
-        is_word = texts[label].startswith(" ")
-        lines.append(f"{WORD_MARK if is_word else ''}{written if written.strip() else ''} {label}\n")
+        written = texts[label].strip() or ("" if texts[label] else symbol)
+        if label == BLANK:
+            written = "<blk>"
+        elif written and texts[label].startswith(" "):
+            written = WORD_MARK + written
+        lines.append(f"{written} {label}\n".lstrip(" "))
     return "".join(lines)
 
 

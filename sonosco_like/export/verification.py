@@ -204,6 +204,8 @@ def _cause(runner: Runner, expected: Numbers, distances: dict[str, float], ours:
         return f"The features agree. They part in the encoder: its output {worst[1]!r} differs by up to {worst[0]:.3g}."
     if runner.search is not None and runner.search(expected) != ours:
         return "Features and encoder agree. They part in the search: with our own numbers it finds another text."
+    if runner.hidden:
+        return f"The graph agrees, given our own features. So they part in what it does not show: {runner.hidden}."
     return (
         "All numbers agree to within rounding, so the choice is between two texts that are almost equally probable. "
         "Train longer, or accept it."

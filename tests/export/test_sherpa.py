@@ -11,11 +11,15 @@ from tone_speech import ALPHABET, KINDS, MELS
 
 import sonosco_like
 from sonosco_like.data.features import MFCC, LogMel
+from sonosco_like.data.text import SentencePieceTokenizer
 from sonosco_like.decoding import GreedyCTCDecoder
 from sonosco_like.errors import UsageError
-from sonosco_like.export.sherpa_format import tokens_text
+from sonosco_like.export.formats import ExportSettings
+from sonosco_like.export.sherpa_format import SherpaFormat, tokens_text
+from sonosco_like.export.verification import compare
 from sonosco_like.inference import TrainedRecogniser, load_recogniser
-from sonosco_like.models import TDS, TDSEncoder, TDSGroup
+from sonosco_like.models import TDS, Conformer, ConformerEncoder, TDSEncoder, TDSGroup
+from sonosco_like.progress import no_progress
 
 pytest.importorskip("onnx")
 pytest.importorskip("sherpa_onnx")
@@ -89,9 +93,35 @@ def test_times_are_right_for_a_model_with_eight_frames_per_output(tones, rows, r
     assert times[-1] > 0.5
 
 
+def test_texts_of_word_pieces_are_the_same(tones, tmp_path):
+    """Random weights give random pieces, also the lone mark of a word, one after the other."""
+    pytest.importorskip("sentencepiece")
+    texts = [json.loads(line)["text"] for line in (tones / "train.jsonl").read_text().splitlines()]
+    pieces = SentencePieceTokenizer.train(texts, tmp_path / "pieces.model", 40)
+    torch.manual_seed(2)
+    encoder = ConformerEncoder(size=32, layers=1, heads=2, kernel=7, channels=4)
+    model = Conformer(vocabulary_size=len(pieces.symbols), features=MELS, encoder=encoder)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    features = LogMel(mels=MELS, high_frequency=-400.0)
+    recogniser = TrainedRecogniser(features=features, model=model, decoder=GreedyCTCDecoder(), tokenizer=pieces)
+    exported = sonosco_like.export(recogniser, tmp_path / "exported", "sherpa", verify=tones / "val.jsonl")
+    assert exported.comparisons[0].differing == []
+
+
+def test_what_the_engine_hides_is_named_when_the_graph_agrees(trained, tones, tmp_path):
+    made = SherpaFormat(load_recogniser(trained("tds"), "cpu"), ExportSettings())
+    made.recogniser.decoder = GreedyCTCDecoder()
+    made.write(tmp_path)
+    tokens = (tmp_path / "tokens.txt").read_text()
+    (tmp_path / "tokens.txt").write_text(tokens.replace("a 4", "d 4"))
+    (found,), _ = compare(made, tmp_path, tones / "val.jsonl", no_progress)
+    assert "they part in what it does not show" in found.cause
+
+
 def test_tokens_of_letters_and_of_word_pieces():
     assert tokens_text(("<blank>", "<s>", "</s>", "<unk>", "a", " ", "7")) == (
-        "<blk> 0\n<s> 1\n</s> 2\n⁇ 3\na 4\n▁ 5\n7 6\n"
+        "<blk> 0\n<s> 1\n</s> 2\n⁇ 3\na 4\n5\n7 6\n"
     )
     assert tokens_text(("<blank>", "<s>", "</s>", "<unk>", "▁the", "re")) == (
         "<blk> 0\n<s> 1\n</s> 2\n▁⁇ 3\n▁the 4\nre 5\n"
