@@ -70,6 +70,7 @@ class TrainingSession:
         """Raises UsageError if `test_step` or `max_duration` is no duration."""
         self._trainer = trainer
         self._clock = 0.0
+        self._begun_at = 0  # the global step at which the epoch under way began, or went on
         self._read_durations()
 
     @property
@@ -132,6 +133,7 @@ class TrainingSession:
     def goes_on(self) -> bool:
         """Whether there is another epoch to train."""
         trainer = self._trainer
+        self._begun_at = trainer.global_step
         return bool(trainer.epoch < trainer.epochs) and not self._limit.ends_training(trainer)
 
     def begin_epoch(self) -> None:
@@ -171,9 +173,12 @@ class TrainingSession:
             optimization.settle()
 
     def leave_epoch(self, raised: Stop) -> Stop | None:
-        """A Stop ended the epoch early: returns it if it ends the training. After one of the epoch the next follows."""
+        """A Stop ended the epoch early: returns it if it ends the training. After one of the epoch the next follows.
+
+        So it does after a Stop of the batch if no batch was under way in this epoch: the epoch would only begin again.
+        """
         stop: Stop = self._trainer.processes.agree_on(raised)
-        if stop.scope == "epoch":
+        if stop.scope == "epoch" or (stop.scope == "batch" and self._trainer.global_step == self._begun_at):
             self._trainer.position.end_data()
         return stop if stop.scope == "training" else None
 

@@ -175,6 +175,15 @@ def test_a_stop_of_the_epoch_goes_on_with_the_next(event, run):
     assert ear.heard.count("batch_start") in (3, 4)
 
 
+def test_a_stop_of_the_batch_at_every_start_of_an_epoch_ends_each_epoch():
+    def stop(trainer):
+        raise Stop("not now", scope="batch")
+
+    trainer = short_trainer(("pre-epoch", stop))
+    trainer.start_training()
+    assert (trainer.epoch, trainer.global_step) == (2, 0)
+
+
 def test_stop_training_ends_the_run_after_the_batch_under_way():
     ear = Diary()
     trainer = short_trainer(ear)
