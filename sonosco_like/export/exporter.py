@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from sonosco_like.errors import UsageError, did_you_mean
+from sonosco_like.errors import UsageError, did_you_mean, list_some
 from sonosco_like.export.description import exportable_decoder
 from sonosco_like.export.formats import ExportFormat, ExportSettings
 from sonosco_like.export.onnx_format import OnnxFormat, require_packages
@@ -27,6 +28,9 @@ FORMATS: dict[FormatName, type[ExportFormat]] = {
     "torch-export": TorchFormat,
 }
 VERIFICATION = "verification.json"
+_OWN_FILE = re.compile(
+    r"(model|encoder|decoder)(\.int8)?\.(onnx|pt2)|transcribe\.py|tokens\.txt|README\.md|verification\.json"
+)
 _VALIDATION = "val_data_loader.dataset.manifest"
 
 
@@ -70,8 +74,7 @@ def export(
     kind = _format_named(format)
     require_packages(*kind.packages)
     folder = absolute_path(output)
-    if folder.exists() and not overwrite:
-        raise UsageError(f"{output} exists already. Give another folder, or replace it: --force (overwrite=True).")
+    _check_place(folder, overwrite)
     manifest = _manifest_to_verify(run, verify)
     recogniser = _recogniser_of(run)
     written = _prepare(recogniser, kind, ExportSettings(input, int8, opset), decode)
@@ -124,6 +127,19 @@ def _format_named(name: FormatName) -> type[ExportFormat]:
     if name not in FORMATS:
         raise UsageError(f"`format` must be one of {', '.join(FORMATS)}, got {name!r}{did_you_mean(name, FORMATS)}")
     return FORMATS[name]
+
+
+def _check_place(folder: Path, overwrite: bool) -> None:
+    """Refuse a folder that exists, also with `overwrite` if it holds anything but an export."""
+    if not folder.exists():
+        return
+    if not overwrite:
+        raise UsageError(f"{folder} exists already. Give another folder, or replace it: --force (overwrite=True).")
+    others = sorted(path.name for path in folder.iterdir() if not _OWN_FILE.fullmatch(path.name))
+    if others:
+        raise UsageError(
+            f"{folder} is not replaced, since it holds more than an export: {list_some(others, 3)}. Give another."
+        )
 
 
 def _recogniser_of(run: str | Path | TrainedRecogniser) -> TrainedRecogniser:

@@ -111,7 +111,10 @@ def test_a_folder_that_exists_is_replaced_only_when_told(digits, tmp_path, capsy
     command = ["export", str(digits.run), "--output", str(folder), "--no-verify"]
     assert run(command) == 2
     assert "exists already" in capsys.readouterr().err
-    assert (folder / "precious").exists()
+    assert run([*command, "--force"]) == 2
+    assert "it holds more than an export: precious" in capsys.readouterr().err
+    assert (folder / "precious").read_text() == "keep"
+    (folder / "precious").rename(folder / "tokens.txt")
     assert run([*command, "--force"]) == 0
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "model.onnx", "transcribe.py"]
 
