@@ -29,7 +29,7 @@ _PAIR_METHOD = re.compile(r"(pre|post)_(.+)_callback")
 
 
 def take_class_callbacks(cls: type) -> None:
-    """Let a class list callbacks in its body, as `callbacks = [("pre-batch", function)]`, beside a field of that name.
+    """Take the callbacks that a class lists in its body: `callbacks = [("pre-batch", function)]`.
 
     The list becomes the `class_callbacks` of the class, which are called before the `callbacks` of an instance.
     """
@@ -43,7 +43,7 @@ def take_class_callbacks(cls: type) -> None:
 
 
 def hooks_of_class(host: Any, events: set[str]) -> Iterator[tuple[str, Callable[[Moment], Any]]]:
-    """Hooks a class defines for itself: base first, and in each class its list before its methods, each once."""
+    """The hooks that a class defines for itself, each once: base first, in a class its list before its methods."""
     stages = stages_of(host)
     refuse_assigned(host, events)
     for cls in reversed(type(host).__mro__):
@@ -95,7 +95,7 @@ def _calls_parent(method: Any, name: str, classes: set[str]) -> bool:
 
 
 def _gives_super(code: list[dis.Instruction], place: int) -> bool:
-    """Whether what an instruction works with is the result of calling `super`."""
+    """Whether an instruction uses the result of a call of `super`."""
     before = code[max(0, place - 5) : place]
     return bool(before) and before[-1].opname.startswith("CALL") and "super" in [each.argval for each in before]
 
@@ -137,7 +137,7 @@ def hooks_of_listener(
 
 
 def check_pair(pair: Any, place: str) -> None:
-    """Refuse what is no pair of a text and a callable."""
+    """Refuse a value that is not a pair of a text and a callable."""
     is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], str) and callable(pair[1])
     if not is_pair:
         raise UsageError(
@@ -147,7 +147,7 @@ def check_pair(pair: Any, place: str) -> None:
 
 
 def event_of_pair(pair: Pair, events: set[str]) -> str:
-    """The event a pair names, as `batch_end`, `post-batch` or, by ArcticTraining's word, `post-step`.
+    """The event that a pair names: `batch_end`, `post-batch` or, as in ArcticTraining, `post-step`.
 
     Raises UsageError if there is none of that name.
     """
@@ -164,7 +164,7 @@ def event_of_pair(pair: Pair, events: set[str]) -> str:
 
 
 def hook_of_pair(pair: Pair, event: str, stages: dict[str, list[str]]) -> Callable[[Moment], None]:
-    """The function of a pair as a hook of the event. Raises UsageError if it takes what the stage does not have."""
+    """The function of a pair as a hook of the event. Raises UsageError if it has an argument that the stage lacks."""
     name, function = pair
     names = list(inspect.signature(function).parameters)
     if names == ["moment"]:
@@ -194,7 +194,7 @@ def _call(function: Callable[..., Any], wanted: list[str], moment: Moment) -> No
 
 
 def check_hook(owner: str, name: str, method: Callable[..., Any], events: set[str]) -> None:
-    """Refuse a hook `on_<event>` of an event that there is not, or one that does not take the moment."""
+    """Refuse a hook `on_<event>` of an unknown event, or one that does not take the moment."""
     event = name.removeprefix("on_")
     if event not in events:
         raise UsageError(f"{owner} would never be called: there is no event {event!r}{near_event(event, events)}.")
@@ -218,7 +218,7 @@ def check_call(listener: Callable[..., Any]) -> None:
 
 
 def refuse_too_late(owner: str, event: str) -> None:
-    """Refuse a listener of what is over when it is attached."""
+    """Refuse a listener of an event that is over when it is attached."""
     if event in _OVER:
         raise UsageError(
             f"{owner} would never be called: {event!r} is over when a callback is attached. Hear 'attach' instead, or "
@@ -227,7 +227,7 @@ def refuse_too_late(owner: str, event: str) -> None:
 
 
 def refuse_assigned(listener: Any, events: set[str]) -> None:
-    """Refuse a function that was put on an object as `on_<event>`: hooks are found in its class."""
+    """Refuse a function that was assigned to an object as `on_<event>`, because hooks are found in the class."""
     for name, value in vars(listener).items():
         event = name.removeprefix("on_")
         if name.startswith("on_") and event in events and callable(value):
@@ -238,7 +238,7 @@ def refuse_assigned(listener: Any, events: set[str]) -> None:
 
 
 def refuse_bound_otherwise(place: str, method: Any) -> None:
-    """Refuse a hook that is no method of the object, such as a `classmethod`: it would not be called."""
+    """Refuse a hook that is not a method of the object, such as a `classmethod`: it would not be called."""
     if callable(method) or isinstance(method, (classmethod, functools.partialmethod)):
         raise UsageError(f"{place} would never be called: a hook is a plain method, and not a {type(method).__name__}.")
 

@@ -23,7 +23,7 @@ class CallbackError(SonoscoError):
 
 
 class Hook:
-    """One function that hears one event, with the callback it belongs to."""
+    """A function that is called at an event, with the callback to which it belongs."""
 
     __slots__ = ("before", "event", "function", "is_call", "is_off", "may_be_none", "name", "owner")
 
@@ -62,7 +62,7 @@ class Listeners:
         self._take(hooks)
 
     def open(self, listeners: Sequence[Listener]) -> None:
-        """Begin a run: have these listeners hear it, from `attach` on."""
+        """Begin a run with these listeners, from the event `attach` on."""
         self.attach(listeners)
         self.is_open = True
         self.fire(Event.ATTACH.value)
@@ -74,10 +74,10 @@ class Listeners:
 
     @contextmanager
     def replacing(self, listeners: Sequence[Listener]) -> Iterator[None]:
-        """Have other listeners hear, also in mid run; in the body the host takes note of them.
+        """Replace the listeners, also during a run; in the body the host stores the new ones.
 
-        A listener that stays goes on as it was, also if it is disabled. One that leaves hears nothing more, not even
-        the ends of the stages under way, and is closed. A new one hears `attach`, and every stage that begins from now.
+        A listener that stays continues as it was, also if it is disabled. A removed one is closed and not called any
+        more, not even at the ends of present stages. A new one is called at `attach` and at later stages.
         """
         if not self.is_open:
             yield
@@ -95,16 +95,16 @@ class Listeners:
         self.notify([hook for hook in attached if _holds(coming, hook.owner)], Moment(Event.ATTACH.value, self._host))
 
     def call_before(self, function: Callable[[Any], None], except_at: Collection[str]) -> None:
-        """Have a function called with each listener before it hears anything, except at some events."""
+        """Call a function with each listener before the listener is called, except at some events."""
         self._before, self._not_before = function, except_at
         self._take(self.hooks)
 
     def hears(self, event: str) -> bool:
-        """Whether anybody listens to an event."""
+        """Whether an event has listeners."""
         return event in self.hooks
 
     def fire(self, event: str, error: BaseException | None = None, **args: Any) -> Moment:
-        """Let every listener of an event hear it."""
+        """Call every listener of an event."""
         moment = Moment(event, self._host, args, error=error)
         self.notify(self.hooks.get(event, ()), moment)
         return moment
@@ -149,7 +149,7 @@ class Listeners:
 
     @contextmanager
     def muted(self) -> Iterator[None]:
-        """Have stages, also those that a user overrides, do their work without anybody hearing it."""
+        """Run stages, also those that a user overrides, without calling listeners."""
         before, self.hooks = self.hooks, {}
         try:
             yield
@@ -157,7 +157,7 @@ class Listeners:
             self.hooks = before
 
     def _handle_failure(self, hook: Hook, error: Exception) -> Exception | None:
-        """What the failure of a hook means by the `on_failure` of its callback: an error to raise, or a warning."""
+        """Treat the failure of a hook as the `on_failure` of its callback says: return the error to raise, or warn."""
         policy = getattr(hook.owner, "on_failure", "raise")
         message = f"{hook.name} failed at {hook.event}: {type(error).__name__}: {error}"
         if policy == "raise":
@@ -196,7 +196,7 @@ class Listeners:
 
 
 def close(listeners: Iterable[Any]) -> None:
-    """Close those that can be closed; one that fails does not keep the others from it."""
+    """Close all that can be closed, also if one of them fails."""
     for listener in listeners:
         if hasattr(listener, "close"):
             try:
@@ -238,5 +238,5 @@ def _holds(objects: Iterable[Any], wanted: Any) -> bool:
 
 
 def _missing_in(others: Sequence[Any], objects: Sequence[Any]) -> list[Any]:
-    """Those of the objects that are not among others."""
+    """The objects that are not among the others."""
     return [each for each in objects if not _holds(others, each)]

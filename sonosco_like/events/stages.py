@@ -56,7 +56,7 @@ def _staged(name: str, may_be_none: bool, method: Callable[P, R]) -> Callable[P,
 
 
 class _Bracket:
-    """The start and the end of a stage around a method. What can be known of its arguments is prepared once."""
+    """The start and the end of a stage around a method. The names of its arguments are found once."""
 
     def __init__(self, name: str, signature: inspect.Signature, method: Callable[..., Any]) -> None:
         """The signature is without the host."""
@@ -96,7 +96,7 @@ class _Bracket:
         return {name: value for name, value in bound.arguments.items() if name not in variadic or value}
 
     def _as_arguments(self, named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments for the call, from what listeners made of them."""
+        """The arguments for the call, as listeners have changed them."""
         if self._is_plain and tuple(named) == self._names:
             return tuple(named.values()), {}
         parameters = self._signature.parameters
@@ -117,7 +117,7 @@ class _Bracket:
 
 @contextmanager
 def _inside_stage(host: Any, name: str) -> Iterator[None]:
-    """What is called now belongs to a stage whose events are fired already, such as the methods it overrides."""
+    """Call methods without events, because they belong to a stage whose events are fired already."""
     token = _INSIDE.set(_INSIDE.get(_NONE) | {(id(host), name)})
     try:
         yield
@@ -126,7 +126,7 @@ def _inside_stage(host: Any, name: str) -> Iterator[None]:
 
 
 def stages_of(host: Any) -> dict[str, list[str]]:
-    """The stages a class or an object declares or inherits, with the names of the arguments of the outermost method."""
+    """The stages that a class or an object has, with the names of the arguments of the outermost method."""
     found = sorted((name, attribute) for attribute, names in _staged_methods(_class_of(host)).items() for name in names)
     parameters = {name: _signature(host, attribute).parameters.values() for name, attribute in found}
     return {name: [each.name for each in taken if each.kind not in _VARIADIC] for name, taken in parameters.items()}
@@ -156,7 +156,7 @@ def wrap_overridden_stages(host: Any, hooks: Hooks) -> None:
 
 
 def _staged_methods(cls: type) -> dict[str, list[str]]:
-    """By the name of the method, the stages it is, those of derived classes first."""
+    """The stages of each method by its name, those of derived classes first."""
     found: dict[str, list[str]] = {}
     for base in cls.__mro__:
         for attribute, value in vars(base).items():
@@ -167,12 +167,12 @@ def _staged_methods(cls: type) -> dict[str, list[str]]:
 
 
 def _inherited(cls: type, attribute: str) -> list[Any]:
-    """What the classes of an object define under a name, the outermost first."""
+    """The definitions of a name in the classes of an object, the outermost first."""
     return [vars(base)[attribute] for base in cls.__mro__ if attribute in vars(base)]
 
 
 def _own(host: Any, attribute: str) -> Any:
-    """What was assigned to the object itself in place of a method, or None."""
+    """The function that was assigned to the object itself in place of a method, or None."""
     value = None if isinstance(host, type) else vars(host).get(attribute)
     return cast(Any, value).over if _is_ours(value) else value
 
@@ -242,7 +242,7 @@ def _signature(host: Any, attribute: str) -> inspect.Signature:
 
 
 def _parameters(method: Any) -> list[inspect.Parameter]:
-    """The parameters of what a class defines, without the object or class it is bound to."""
+    """The parameters of a definition in a class, without the object or class that it is bound to."""
     if isinstance(method, functools.partialmethod):
         bound: Any = functools.partial(method.func, None, *method.args, **method.keywords)
         return list(inspect.signature(bound).parameters.values())

@@ -1,4 +1,4 @@
-"""What a trainer builds of its settings before the first batch, and keeps apart from them."""
+"""The parts that a trainer builds from its settings before the first batch; the settings stay as they were given."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from sonosco_like.training.schedule import ScheduleLengths, rebuild_schedule
 
 
 def recompute_activations(model: nn.Module, patterns: Sequence[str]) -> None:
-    """Have the modules whose names match a pattern forget their activations until the backward pass needs them.
+    """Let modules whose names match a pattern drop their activations and compute them again in the backward pass.
 
     Of modules within each other only the outermost does: it keeps nothing of those inside. A list of modules, which is
     never called itself, stands for its members. Random numbers are drawn again as they were, and statistics that a
@@ -70,7 +70,7 @@ class _Recomputed:
 
 @contextmanager
 def _held(module: nn.Module) -> Iterator[None]:
-    """A module that works with copies of its buffers, so that a second forward pass leaves nothing in them."""
+    """Let a module work on copies of its buffers, so that a second forward pass does not change them."""
     own = [(part, dict(part._buffers)) for part in module.modules() if part._buffers]
     for part, buffers in own:
         part._buffers = {name: None if each is None else each.clone() for name, each in buffers.items()}
@@ -82,7 +82,7 @@ def _held(module: nn.Module) -> Iterator[None]:
 
 
 def _called(module: nn.Module) -> Iterator[nn.Module]:
-    """A module, or the members of one that only holds others and is never called."""
+    """The module, or its members if it only contains others and is never called itself."""
     if type(module).forward is not nn.Module.forward:
         yield module
         return
@@ -91,14 +91,14 @@ def _called(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _outermost(modules: Iterable[nn.Module]) -> list[nn.Module]:
-    """Modules that are in none of the others, each once."""
+    """The modules that are not inside another one of them, each once."""
     once = list(dict.fromkeys(modules))
     inner = {part for module in once for part in module.modules() if part is not module}
     return [module for module in once if module not in inner]
 
 
 def choose_device(wanted: torch.device | None, local_rank: int = 0, processes: int = 1) -> torch.device:
-    """The device that is wanted, if this machine has it; `cuda`, or a GPU by default, is one GPU for each process."""
+    """The chosen device, if this machine has it. With `cuda`, or by default on GPUs, each process has its own GPU."""
     if wanted is None:
         wanted = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if wanted.type == "cuda":
@@ -125,7 +125,7 @@ def _gpu(wanted: torch.device, local_rank: int, processes: int) -> torch.device:
 
 
 def _refuse_unknown(wanted: torch.device) -> None:
-    """Devices of other makers: torch knows best whether they are there."""
+    """Refuse a device that torch does not find on this machine."""
     try:
         torch.empty(0, device=wanted)
     except (RuntimeError, NotImplementedError, AssertionError):
@@ -148,7 +148,7 @@ _LOADERS = ("train_data_loader", "val_data_loader", "test_data_loader")
 
 
 class Assembly:
-    """What is built of the settings of a trainer, once. It alone assigns what it holds.
+    """The parts that are built from the settings of a trainer, once. Only this class assigns its attributes.
 
     `model` is on its `device`, `network` is the model as it is called: compiled, where that is wanted. `built` holds
     what the settings of the same names read as from then on (`BuiltSetting`). `ranks` is what each process has alone.
@@ -177,7 +177,7 @@ class Assembly:
         return "optimization" in vars(self)
 
     def build(self) -> None:
-        """Make the model, its optimizer and its schedule; once, whether training begins or a state is restored."""
+        """Build the model, its optimizer and its schedule once, when the training begins or a state is restored."""
         if self.is_built:
             return
         trainer = self._trainer
@@ -201,7 +201,7 @@ class Assembly:
         self.optimization = Optimization(self.model, optimizer, scheduler, scaler, trainer.processes)
 
     def prepare(self) -> None:
-        """Refuse what would fail after hours; then make the data and the network ready."""
+        """Refuse settings that would fail after hours; then prepare the data and the network."""
         trainer, processes = self._trainer, self._trainer.processes
         trainer.used_weights.give_back()
         check_texts(trainer.metrics, trainer.callbacks, trainer.decoder)
@@ -222,7 +222,7 @@ class Assembly:
         self.ranks.restore_generators()  # loaders or callbacks that were made since then may have drawn from them
 
     def batches(self) -> EpochBatches:
-        """The batches of the epoch that are still to come."""
+        """The remaining batches of the epoch."""
         trainer, loader = self._trainer, self._trainer.train_data_loader
         epoch = trainer.position.epoch
         if hasattr(loader, "set_epoch"):
@@ -248,17 +248,17 @@ class Assembly:
         self.lines_of_sizes = lines
 
     def forget_built(self, setting: str) -> None:
-        """A new value was given for a setting: what was built of the old one is not used any more."""
+        """Drop the part that was built from the old value of a setting."""
         self.built.pop(setting, None)
 
     def saved_form(self, setting: str) -> Any:
-        """What a file holds for a setting: what was given, or a stand-in for a loader that was made in Python."""
+        """The value that a file holds for a setting: the given one, or a placeholder for a loader made in Python."""
         given = vars(self._trainer)[setting]
         in_text = self._trainer.experiment is not None
         return self.loaders.saved_form(given, in_text) if setting in _LOADERS else given
 
     def state_dict(self) -> dict[str, Any]:
-        """What training changed in the parts that are built, in the data and in the random generators."""
+        """The state of the built parts, of the data and of the random generators."""
         place = self.loaders.state_dict(self._trainer.train_data_loader, self.saved_form("train_data_loader"))
         lengths = {"schedule_lengths": self.lengths.state_dict()} if self.lengths.state_dict() else {}
         return {"optimization": self.optimization.state_dict(), **self.ranks.state_dict(), "data": place, **lengths}
@@ -272,7 +272,7 @@ class Assembly:
         self.ranks.load_state_dict(dict(content))
 
     def _count_schedule(self) -> None:
-        """Build the schedule if that had to wait for the data, or if its lengths are others than in the checkpoint."""
+        """Build the schedule if it had to wait for the data, or if its lengths differ from those of the checkpoint."""
         trainer, optimization = self._trainer, self.optimization
         if self.lengths.count(self.saved_form("scheduler"), trainer):
             old = self.built.pop("scheduler", None)  # so that the stage sees what was given
@@ -308,7 +308,7 @@ class Assembly:
 
 
 class BuiltSetting:
-    """A setting of a trainer that reads as what was built of it, once it is built.
+    """A setting of a trainer. Reading it gives the part that was built from it, as soon as that exists.
 
     The given value stays in the dictionary of the trainer, and a file holds it. An assignment replaces it.
     """
@@ -341,7 +341,7 @@ BUILT_FROM = {**BUILT, SAVED_AS: lambda trainer, name: trainer.parts.saved_form(
 
 
 def let_settings_be_built(cls: type) -> type:
-    """Have the settings of a trainer class that are marked so read as what was built of them."""
+    """Give the marked settings of a trainer class a `BuiltSetting`."""
     for field in dataclasses.fields(cls):
         if "built" in field.metadata:
             setattr(cls, field.name, BuiltSetting(field))

@@ -25,7 +25,7 @@ _OF_CLASSES = (functional.cross_entropy, functional.nll_loss)
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
-    """A batch with its tensors on a device; what has none is left as it is, and all of it if that is the CPU."""
+    """A batch with its tensors on a device; other values, and everything if the device is the CPU, stay as they are."""
     if device.type == "cpu":  # where batches come from
         return batch
     if isinstance(batch, (Tensor, Batch)):
@@ -39,12 +39,12 @@ def to_device(batch: Any, device: torch.device) -> Any:
 
 
 def inputs_of(batch: Any) -> Any:
-    """What a model begins with, for measuring and describing: a Batch whole, else the first part."""
+    """The inputs of a batch, for measuring and describing: a whole Batch, otherwise the first part."""
     return batch[0] if isinstance(batch, (list, tuple)) and batch else batch
 
 
 def targets_of(batch: Any) -> Any:
-    """What the loss compares with: a Batch whole, else the last part."""
+    """The targets of a batch: a whole Batch, otherwise the last part."""
     return batch[-1] if isinstance(batch, (list, tuple)) and batch else batch
 
 
@@ -63,7 +63,7 @@ def weighing_of(loss: Any) -> Callable[[Any], Tensor | float]:
 
 
 def _weight_of_torch(loss: Any, of_classes: bool, batch: Any) -> Tensor | float:
-    """What a loss of torch takes its mean over: targets of classes that count, else all numbers."""
+    """The number of values over which a loss of torch averages: targets of classes that count, else all numbers."""
     targets = batch[-1] if isinstance(batch, (list, tuple)) and batch else batch
     if not isinstance(targets, Tensor) or targets.dim() == 0:
         return _number_of_examples(batch)
@@ -112,7 +112,7 @@ def too_large(batch: Any) -> UsageError:
 
 @contextmanager
 def closed(batches: Iterator[Any]) -> Iterator[Iterator[Any]]:
-    """A pass over a loader, which is left for good afterwards: its workers end at once."""
+    """A pass over a loader that is closed afterwards, so that its workers end at once."""
     try:
         yield batches
     finally:
@@ -120,7 +120,7 @@ def closed(batches: Iterator[Any]) -> Iterator[Iterator[Any]]:
 
 
 class EpochBatches:
-    """The batches of an epoch that are still to come; all processes are at the same one, and `position` follows."""
+    """The remaining batches of an epoch. All processes are at the same batch, and `position` is updated."""
 
     def __init__(self, batches: Iterator[Any], loader: Any, position: Position, processes: Processes) -> None:
         self._batches, self._loader = batches, loader
@@ -144,7 +144,7 @@ class EpochBatches:
         close_batches(self._batches)
 
     def agree(self, batch: Any) -> Any:
-        """The batch, or None at the end of the epoch: as soon as one process has no more, all of them end it."""
+        """The batch, or None at the end of the epoch. If one process has no more batches, all end the epoch."""
         position = self._position
         if self._processes.size > 1:
             (ended,) = self._processes.barrier("batch", float(batch is None))
@@ -161,7 +161,7 @@ class EpochBatches:
         return None
 
     def is_spent(self) -> bool:
-        """Whether the batch that a Stop ended is to be counted. Of several processes a round is spent as a whole."""
+        """Whether the batch that a Stop ended is counted. With several processes, a whole round is counted."""
         position = self._position
         if self._processes.size > 1:
             has_batch = position.phase in ("training", "counted", "complete")
@@ -170,7 +170,7 @@ class EpochBatches:
         return position.is_in_batch
 
     def _refuse_empty(self) -> None:
-        """Raise if an epoch that ended without one batch had none to give; a hook may have kept them back."""
+        """Raise if an epoch without a batch had no data; a hook may have removed the batches on purpose."""
         epoch = self._position.epoch
         self._position.await_batch()
         if next(self._batches, None) is not None:

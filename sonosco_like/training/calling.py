@@ -53,7 +53,7 @@ def loss_of(loss: Callable[..., Any], output: Any, batch: Any, model: nn.Module)
 
 
 def check_loss(loss: Any, learning: bool) -> None:
-    """Refuse what is not one number, and in training one that no parameter has a part in."""
+    """Refuse a loss that is not one number, and in training one that depends on no parameter."""
     if not isinstance(loss, Tensor):
         came = f"a {type(loss).__name__}"
     elif loss.numel() != 1:

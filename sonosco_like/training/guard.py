@@ -1,4 +1,4 @@
-"""What happens when a batch goes wrong: it is left out, undone, or the weights of a checkpoint are taken."""
+"""After a failed batch: the batch is left out or undone, or the weights of a checkpoint are restored."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Undo:
         self._is_active = False
 
     def watch(self, listeners: Listeners) -> None:
-        """Have the state of a listener kept before it hears something."""
+        """Copy the state of a listener before it is called."""
         listeners.call_before(self._keep, except_at=_FINAL)
 
     def begin(self, settings: bool = False) -> None:
-        """Take the present moment as good; with `settings`, those of the optimizer and its schedule too."""
+        """Mark the present moment as good; with `settings`, copy those of the optimizer and its schedule too."""
         trainer = self._trainer
         self._kept.clear()
         self._is_active = True
@@ -61,12 +61,12 @@ class Undo:
         self._schedule = copy.deepcopy(optimization.scheduler.state_dict()) if has_state else None
 
     def end(self) -> None:
-        """Forget the copies: nothing before this moment is undone any more."""
+        """Drop the copies: nothing before this moment is undone any more."""
         self._kept.clear()
         self._is_active = False
 
     def restore(self) -> bool:
-        """Go back to the good moment; not to before the end of the data, which a run does not read twice."""
+        """Go back to the good moment, but not to before the end of the data, because a run does not read it twice."""
         trainer = self._trainer
         if not self._is_active or trainer.position.is_read != self._was_read:
             return False
@@ -130,13 +130,13 @@ def _state_fields(part: Any) -> list[str]:
 
 
 def _own_fields(trainer: Any) -> list[str]:
-    """The state that a trainer of a user's own has beside that of ours, which the loop looks after."""
+    """The state fields of a user's trainer class; those of `ModelTrainer` belong to the loop."""
     ours = next(cls for cls in type(trainer).__mro__ if cls.__module__.startswith(__package__) and _state_fields(cls))
     return [name for name in _state_fields(trainer) if name not in _state_fields(ours)]
 
 
 def _with_state(owner: Any) -> Iterator[Any]:
-    """An object and what it was made from, as far as either may have state; a model's parts are listed on their own."""
+    """An object and the objects that it was made from, as far as they may have state, without the parts of a model."""
     if isinstance(owner, (list, tuple)):
         for each in owner:
             yield from _with_state(each)
@@ -174,7 +174,7 @@ class Guard:
         self._undo: Undo | None = None
 
     def arm(self) -> None:
-        """Begin to remember, before the first batch of a run."""
+        """Begin to keep copies, before the first batch of a run."""
         trainer = self._trainer
         in_run_folder = trainer.experiment is not None
         is_armed = in_run_folder or trainer.non_finite in ("skip", "rollback")
@@ -184,23 +184,23 @@ class Guard:
             self._undo.watch(trainer.listeners)
 
     def mark_good(self, settings: bool = False) -> None:
-        """Take this as the moment to which a failure goes back; with `settings`, those of the optimizer too."""
+        """Mark this moment as the one to restore after a failure; with `settings`, copy those of the optimizer too."""
         if self._last_good is not None:
             self._last_good.remember()
         if self._undo is not None:
             self._undo.begin(settings)
 
     def commit(self) -> None:
-        """Keep all events so far as done, whatever fails later."""
+        """Do not undo the events so far, whatever fails later."""
         if self._undo is not None:
             self._undo.end()
 
     def note_checkpoint(self) -> None:
-        """There is a new checkpoint to go back to."""
+        """Remember that there is a new checkpoint to go back to."""
         self._rollbacks = 0
 
     def is_usable(self, loss: Tensor | float, batch: Any) -> bool:
-        """Whether a loss can be used; if not, the action of `non_finite` has been taken."""
+        """Whether a loss can be used; if not, the action that `non_finite` names was done."""
         trainer = self._trainer
         usable = isinstance(loss, Tensor) or math.isfinite(loss)
         if trainer.processes.size > 1:
@@ -224,7 +224,7 @@ class Guard:
         return False
 
     def save_last_good(self) -> None:
-        """After a failure: save a checkpoint of the last batch that went well, if it can still be restored."""
+        """After a failure, save a checkpoint of the last good batch, if that can still be restored."""
         trainer = self._trainer
         if trainer.experiment is None or trainer.position.global_step == 0 or not trainer.processes.are_complete:
             return
@@ -238,7 +238,7 @@ class Guard:
             logger.warning("The state after the last good batch could not be saved: %s", error)
 
     def _roll_back(self, reason: str) -> None:
-        """Take weights, optimizer and schedule back to the newest checkpoint; the place in the data stays."""
+        """Restore weights, optimizer and schedule of the newest checkpoint; the position in the data stays."""
         newest = self._newest_checkpoint()
         self._rollbacks += 1
         if newest is None or self._rollbacks > _MOST_ROLLBACKS:
@@ -254,7 +254,7 @@ class Guard:
             trainer.averaging.load_state_dict(saved.averaging.state_dict())
 
     def _newest_checkpoint(self) -> Path | None:
-        """The newest checkpoint in the view of the first process, which writes them."""
+        """The newest checkpoint, as the first process sees it, which writes the checkpoints."""
         trainer = self._trainer
         trainer.saver.wait()
         newest = trainer.experiment.checkpoints.newest() if trainer.experiment is not None else None
@@ -262,7 +262,7 @@ class Guard:
         return None if name is None else trainer.experiment.checkpoints.folder / name
 
     def _undo_everywhere(self, path: Path) -> bool:
-        """Whether every process is back at the end of the same batch, and that is not saved yet."""
+        """Whether every process is back at the end of the same batch, and this batch is not saved yet."""
         processes = self._trainer.processes
         if processes.size == 1:
             return not path.exists() and self._undo_batch()
@@ -284,7 +284,7 @@ class Guard:
 
 
 class LastGood:
-    """What a batch changes before its gradients are used: generators, buffers, the place in the data."""
+    """A copy of what a batch changes before its gradients are used: generators, buffers, position in the data."""
 
     def __init__(self, model: nn.Module, loader: Any) -> None:
         self._loader = loader
@@ -295,19 +295,19 @@ class LastGood:
         self.remember()
 
     def remember(self) -> None:
-        """Take the present moment as good."""
+        """Copy the present state."""
         self._generators = generator_states()
         self._place = self._place_in_the_data()
         if self._buffers:
             torch._foreach_copy_(self._copies, self._buffers)
 
     def restore_buffers(self) -> None:
-        """Undo what a forward pass left in the model."""
+        """Restore the buffers that a forward pass changed."""
         if self._buffers:
             torch._foreach_copy_(self._buffers, self._copies)
 
     def restore(self) -> None:
-        """Go back to the remembered moment."""
+        """Restore the copied state."""
         self.restore_buffers()
         restore_generators(self._generators)
         if self._can_seek:

@@ -1,4 +1,4 @@
-"""What callbacks read: the running averages of training and the results of the last validation, as one mapping."""
+"""The measures for callbacks: the running averages of the training and the results of the last validation."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _WHERE_READ = ("batch_end", "validation_end", "epoch_end", "log")  # events at w
 
 
 def validation_prefix(name: str | None, averaged: bool = False) -> str:
-    """How the measures of a validation set begin: `val_`, `val_<name>_`, `val_ema_` for the averaged weights."""
+    """The prefix of the measures of a validation set: `val_`, `val_<name>_`, `val_ema_` for the averaged weights."""
     return VALIDATION + (AVERAGED if averaged else "") + (f"{name}_" if name else "")
 
 
 def _may_read(listener: Any, measure: str) -> bool:
-    """Whether a listener reads a measure: a callback says so in `measures_needed`; one that does not may read all."""
+    """Whether a listener may read a measure: `measures_needed` names it, or is not overridden."""
     declares = getattr(type(listener), "measures_needed", None) not in (None, AbstractCallback.measures_needed)
     return measure in listener.measures_needed() if declares else True
 
@@ -51,7 +51,7 @@ class PerformanceMeasures(Mapping[str, float]):
         processes: Processes,
         device: torch.device,
     ) -> None:
-        """Take one more batch of training into the averages; of several processes, the batches of all."""
+        """Add a batch of the training to the averages; with several processes, the batches of all."""
         is_alone = processes.size == 1
         running = self.training if is_alone else RunningMeasures()
         running.add_mean("loss", loss, weight)
@@ -63,7 +63,7 @@ class PerformanceMeasures(Mapping[str, float]):
             self.training.merge(running)
 
     def add_gradient_norm(self, norm: Tensor | None) -> None:
-        """Take the norm of the gradients of one more step into its average, if it was measured."""
+        """Add the norm of the gradients of a step to its average, if it was measured."""
         if norm is not None:
             self.training.add_mean(GRADIENT_NORM, norm, 1.0)
 
@@ -76,7 +76,7 @@ class PerformanceMeasures(Mapping[str, float]):
         return self._norm_is_read
 
     def replace_validation(self, prefix: str, found: RunningMeasures) -> dict[str, float]:
-        """Take the results of a new validation instead of those of the last one; returns them by their names."""
+        """Replace the results of the last validation by those of a new one, and return them by name."""
         self.validation[prefix] = found
         return {prefix + name: value for name, value in found.items()}
 
@@ -105,7 +105,7 @@ class PerformanceMeasures(Mapping[str, float]):
         return f"{{{', '.join(f'{name}: {value:.6g}' for name, value in self.items())}}}"
 
     def remember_state(self) -> Callable[[], None]:
-        """A function that goes back to the averages of now."""
+        """A function that restores the present averages."""
         training, validation, further = self.training.remember_state(), dict(self.validation), dict(self.further)
 
         def restore() -> None:
@@ -115,7 +115,7 @@ class PerformanceMeasures(Mapping[str, float]):
         return restore
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums behind all."""
+        """The sums of all averages."""
         validation = {prefix: found.state_dict() for prefix, found in self.validation.items()}
         return {"training": self.training.state_dict(), "validation": validation, "further": dict(self.further)}
 

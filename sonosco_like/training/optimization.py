@@ -24,7 +24,7 @@ Weight: TypeAlias = "Tensor | float"
 
 
 class Optimization:
-    """The optimizer of a model with all that surrounds its step. Its state is part of the trainer's.
+    """The optimizer of a model with all that surrounds its step. Its state is part of the state of the trainer.
 
     The gradients that wait for a step are, at every moment, those of one large batch: the mean of what the batches so
     far gave, in all processes, weighed by what their losses were averaged over.
@@ -57,7 +57,7 @@ class Optimization:
         self._coming = weight if type(weight) is float else _number(weight)
 
     def backward(self, loss: Tensor) -> None:
-        """Take the gradients of one more batch into the mean of those that wait."""
+        """Add the gradients of a batch to the mean of those that wait for a step."""
         weight, self._coming = self._coming, 1.0
         if self.pending == 0 and self._processes.size == 1:
             self.pending, self.weight = 1, weight
@@ -67,7 +67,7 @@ class Optimization:
         scaled.backward()
 
     def _weighed(self, loss: Tensor, weight: Weight) -> Tensor:
-        """The share of a loss in the mean; makes room for it in the gradients that wait."""
+        """The share of a loss in the mean; the waiting gradients are scaled down accordingly."""
         everywhere = self._processes.total(weight)
         before = self.pending * everywhere if self.weight is None else self.weight
         self.pending += 1
@@ -86,13 +86,13 @@ class Optimization:
         return [parameter.grad for parameter in self._parameters if parameter.grad is not None]
 
     def unscale(self) -> None:
-        """Give the gradients their true size, if a scaler enlarged them. This begins a step."""
+        """Restore the true size of the gradients, if a scaler enlarged them. A step begins with this."""
         self._changed = "gradients"
         if self.scaler:
             self.scaler.unscale_(self.optimizer)
 
     def clip(self, norm: float | None, value: float | None, measured: bool) -> Tensor | None:
-        """Limit the gradients; returns their norm before that, if it is limited or to be measured."""
+        """Limit the gradients. Returns their norm before that, if it is limited or measured."""
         if norm is None and value is None and not measured:
             return None
         parameters = [parameter for parameter in self._parameters if parameter.grad is not None]
@@ -106,7 +106,7 @@ class Optimization:
         return found
 
     def step(self) -> None:
-        """Change the weights, forget the gradients, and go on in the schedule."""
+        """Change the weights, clear the gradients, and advance the schedule."""
         self._changed = "weights"
         if self.scaler:
             self.scaler.step(self.optimizer)
@@ -128,7 +128,7 @@ class Optimization:
         self.pending, self.weight = 0, 0.0
 
     def settle(self) -> None:
-        """A batch is complete: what follows belongs to the next one. A step that a Stop interrupted is left out."""
+        """Complete a batch: everything later belongs to the next one. A step that a Stop interrupted is left out."""
         if self._changed == "gradients":
             self.forget_gradients()
             if self.scaler:
@@ -146,7 +146,7 @@ class Optimization:
         return self.pending == self._settled and self._changed is None
 
     def use_schedule(self, scheduler: Any) -> None:
-        """Continue with another schedule, which is where it should be."""
+        """Continue with another schedule, which is already at the right step."""
         self.scheduler = scheduler
 
     @property
@@ -193,7 +193,7 @@ def build_optimizer(setting: Any, parameters: Iterable[tuple[str, nn.Parameter]]
 
 
 def _number(weight: Tensor | float) -> Weight:
-    """A weight as a number on the host; on another device it stays there, so that nothing waits for the device."""
+    """A weight as a number on the host; a tensor on another device stays there, so that nothing waits for it."""
     if not isinstance(weight, Tensor):
         return float(weight)
     if weight.device.type == "cpu":
@@ -202,7 +202,7 @@ def _number(weight: Tensor | float) -> Weight:
 
 
 def _ratio(part: Weight, whole: Weight) -> Weight:
-    """The share of a part in a whole; of nothing it is nothing."""
+    """The share of a part in a whole; zero if the whole is zero."""
     if isinstance(part, Tensor) or isinstance(whole, Tensor):
         return part / whole
     return part / whole if whole else 0.0
@@ -212,7 +212,7 @@ logger = logging.getLogger(__name__)
 
 
 def change_optimizer(trainer: Any, settings: dict[str, Any], old_rate: float | None) -> None:
-    """Put settings into every parameter group; a learning rate also into the schedule.
+    """Set settings in every parameter group, and a learning rate in the schedule too.
 
     A rate is the one the schedule starts from. What schedule and callbacks have made of the old one stays a factor.
     """
@@ -236,7 +236,7 @@ def change_optimizer(trainer: Any, settings: dict[str, Any], old_rate: float | N
 
 
 def follow_new_schedule(trainer: Any, schedule: Any) -> None:
-    """Have the next batch use the rate that a changed formula gives for it."""
+    """Let the next batch use the rate of a changed formula."""
     scheduler = trainer.scheduler
     if not hasattr(scheduler, "base_lrs"):  # not built yet: it will be, from the new settings
         return

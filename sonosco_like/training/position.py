@@ -1,4 +1,4 @@
-"""Where a training is, and where it ends."""
+"""The position of a training, and its end."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ class Position:
         return self.phase == "read"
 
     def await_batch(self) -> None:
-        """Go to the next batch of the epoch."""
+        """Begin to wait for the next batch of the epoch."""
         self.step, self.phase = self.batches_done, "fetching"
 
     def receive_batch(self) -> None:
-        """The loader gave the batch."""
+        """Note that the loader gave the batch."""
         self.phase = "training"
 
     def end_data(self) -> None:
-        """The epoch has no more batches, or a Stop leaves out the rest."""
+        """Note that the epoch has no more batches, or that a Stop leaves out the rest."""
         self.phase = "read"
 
     def count_batch(self, seconds: float | None = None) -> None:
@@ -70,17 +70,17 @@ class Position:
             self.seconds = seconds
 
     def complete_batch(self) -> None:
-        """Every callback heard the end of the batch."""
+        """Note that all callbacks of the end of the batch were called."""
         if self.phase == "counted":
             self.phase = "complete"
 
     def take_back_batch(self) -> None:
-        """A batch that was not counted is given back to the loader."""
+        """Give a batch that was not counted back to the loader."""
         if self.phase in ("fetching", "training"):
             self.phase = "complete"
 
     def return_to_batch(self) -> None:
-        """Be in the last counted batch again, whose end is still due."""
+        """Return to the last counted batch, whose end is still due."""
         self.step = self.batches_done - 1
 
     def end_epoch(self) -> None:
@@ -88,7 +88,7 @@ class Position:
         self.epoch, self.step, self.batches_done, self.phase = self.epoch + 1, 0, 0, "complete"
 
     def note_validation(self, done: bool = True) -> None:
-        """Remember that this step was validated; or that it was not, so that a run that continues tries again."""
+        """Note that this step was validated; or that it was not, so that a continued run validates it."""
         self.validated_at = self.global_step if done else -1
 
     def set_clock(self, seconds: float) -> None:
@@ -125,7 +125,7 @@ def upgrade_position(version: int, state: dict[str, Any]) -> dict[str, Any]:
 
 
 class Limit:
-    """How long a training may last: so many epochs, batches or seconds, or a share of all batches."""
+    """The longest duration of a training: epochs, batches, seconds, or a share of all batches."""
 
     def __init__(self, text: str | None) -> None:
         """Raises UsageError if the text is no duration; without a text there is no limit."""
@@ -140,7 +140,7 @@ class Limit:
         return has_lasted(self._duration, trainer)
 
     def ends_training(self, trainer: Any) -> bool:
-        """Whether all processes end here, because one of them has reached the limit: each has its own clock."""
+        """Whether all processes end here, because one of them reached the limit; each has its own clock."""
         reached = self.is_reached(trainer)
         if self._duration is not None and self._duration.unit == "s":
             return bool(trainer.processes.any(reached)[0])

@@ -1,4 +1,4 @@
-"""The random generators a run draws from, taken and put back."""
+"""The random generators of a run: their seeds and their states."""
 
 from __future__ import annotations
 
@@ -112,14 +112,14 @@ _NUMPY = _Watched(_watch_numpy, _numpy_state)
 
 
 def generator_states() -> dict[str, Any]:
-    """Where every generator is: torch's on the CPU and on each GPU, Python's and numpy's."""
+    """The state of every generator: torch's on the CPU and on each GPU, Python's and numpy's."""
     of_torch, python, numpy = cpu_states()
     cuda = list(torch.cuda.get_rng_state_all()) if _has_cuda() else []
     return {"torch": of_torch, "cuda": cuda, "python": python, "numpy": numpy}
 
 
 def restore_generators(states: dict[str, Any]) -> None:
-    """Put every generator back to where it was."""
+    """Restore the state of every generator."""
     restore_cpu_states((states["torch"], states["python"], states["numpy"]))
     if states["cuda"] and torch.cuda.is_available():
         torch.cuda.set_rng_state_all(states["cuda"])

@@ -44,7 +44,7 @@ _OPTIONS = ("num_workers", "prefetch_factor", "timeout", "multiprocessing_contex
 
 
 def can_be_placed(loader: Any) -> bool:
-    """Whether a loader is a DataLoader as torch made it, over a dataset with indices, in an order of a known length."""
+    """Whether a loader is an unchanged DataLoader over a dataset with indices, in an order of a known length."""
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
         return False
     is_plain = type(loader).__iter__ is DataLoader.__iter__ and type(loader)._get_iterator is DataLoader._get_iterator
@@ -52,7 +52,7 @@ def can_be_placed(loader: Any) -> bool:
 
 
 def is_dealt(loader: Any) -> bool:
-    """Whether a loader has a sampler that knows of several processes, such as torch's DistributedSampler."""
+    """Whether a loader has a sampler for several processes, such as torch's DistributedSampler."""
     return any(hasattr(each, "num_replicas") and hasattr(each, "rank") for each in samplers_of(loader))
 
 
@@ -64,7 +64,7 @@ def samplers_of(loader: Any) -> list[Any]:
 
 
 class TorchLoader(Wrapped):
-    """The batches of a DataLoader in an order that is a function of (seed, epoch), from any of them on.
+    """The batches of a DataLoader from any position on, in an order that is a function of (seed, epoch).
 
     With `even`, all processes have equally many batches, as training needs; else each example is in one of them.
     """
@@ -92,7 +92,7 @@ class TorchLoader(Wrapped):
         return self._plan[1]
 
     def distribute(self, rank: int, world_size: int) -> None:
-        """Hand out one process's share only; a sampler that shares out already is left to it."""
+        """Give the batches of one process only, unless the sampler distributes them already."""
         if is_dealt(self.loader):
             logger.info("The sampler of the %s deals out its examples to the processes.", type(self.loader).__name__)
             return
@@ -116,7 +116,7 @@ class TorchLoader(Wrapped):
         self.position = position
 
     def state_dict(self) -> dict[str, Any]:
-        """Where we are, and in which order."""
+        """The position, and the seed of the order."""
         data = self._data_mark() if self._plan else self._saved_data
         return {"seed": self.seed, "epoch": self.epoch, "position": self.position, "data": data}
 
@@ -179,7 +179,7 @@ class TorchLoader(Wrapped):
         return self._kept is not None and self._kept._iterator is fetches
 
     def _fetches(self, positions: range) -> Iterator[Any]:
-        """What the workers, or this process, make of the batches at these positions, in order."""
+        """The batches at these positions, in order, made by the workers or by this process."""
         if not self.loader.num_workers and not self.loader.pin_memory:  # torch's own iterator takes longer
             return map(self._examples().__getitem__, self._places(positions))
         maker = self._kept if self._kept is not None and not self._under_way else self._maker()
@@ -258,7 +258,7 @@ class TorchLoader(Wrapped):
 
 
 class PlacedExamples(Dataset[Any]):
-    """What runs in a worker: a key of random numbers and the indices of a batch in, the batch out."""
+    """The task of a worker: it gets a key of random numbers and the indices of a batch, and returns the batch."""
 
     def __init__(self, dataset: Any, collate: Callable[[Any], Any], batched: bool) -> None:
         self.dataset, self._collate, self._batched = dataset, collate, batched
@@ -309,7 +309,7 @@ class PlacedExamples(Dataset[Any]):
 
 
 class Failure:
-    """An exception of a dataset in words, which a worker can hand over."""
+    """An exception of a dataset as text, which a worker can send."""
 
     def __init__(self, error: Exception, what: str) -> None:
         message = str(error) if isinstance(error, SonoscoError) else f"{type(error).__name__}: {error}"
@@ -324,7 +324,7 @@ class Failure:
 
 
 class _Places:
-    """A sampler of whatever it was last given."""
+    """A sampler that gives the indices that were set last."""
 
     items: Iterator[Any] = iter(())
 

@@ -96,7 +96,7 @@ class ModelTrainer:
 
     @stage("init")
     def init(self) -> None:
-        """Refuse settings that cannot be, and begin with nothing built."""
+        """Refuse invalid settings, and begin with nothing built."""
         check_settings(self)
         self.experiment: Any = None
         self.performance_measures = PerformanceMeasures()
@@ -131,23 +131,23 @@ class ModelTrainer:
         self.session.start()
 
     def continue_training(self) -> None:
-        """Train on from where this trainer is."""
+        """Continue the training from the present position."""
         self.session.start()
 
     def stop_training(self, reason: str = "stop_training() was called") -> None:
-        """End the training after the batch under way; every callback still hears its end."""
+        """End the training after the present batch; all callbacks are called for its end."""
         self.requests.ask_to_stop(Stop(reason))
 
     def add_callback(self, callback: Any) -> None:
-        """Have one more callback listen, from now on; of a class, an instance with its defaults."""
+        """Add a callback from now on; of a class, an instance with its defaults."""
         self.set_callbacks([*self.callbacks, callback() if isinstance(callback, type) else callback])
 
     def remove_callback(self, callback: Any) -> None:
-        """Have a callback listen no more; of a class, all its instances."""
+        """Remove a callback; of a class, all its instances."""
         self.set_callbacks(without_listener(self.callbacks, callback))
 
     def set_callbacks(self, callbacks: list[Any]) -> None:
-        """Have these callbacks listen instead of the present ones, also in mid run: see `Listeners.replacing`."""
+        """Replace all callbacks, also during a run (`Listeners.replacing`)."""
         with self.listeners.replacing(callbacks):
             self.callbacks = list(callbacks)
 
@@ -156,40 +156,40 @@ class ModelTrainer:
         self.set_metrics([*self.metrics, metric])
 
     def set_metrics(self, metrics: list[Callable[..., Any]]) -> None:
-        """Compute these metrics instead of the present ones, from the next batch on."""
+        """Replace all metrics, from the next batch on."""
         self.validator.use_metrics(metrics)
         self.metrics = list(metrics)
 
     def update_metric(self, name: str, value: float | Tensor) -> None:
-        """Put a measure that a callback computed beside the others, and log it; what is no number is only logged."""
+        """Add a measure that a callback computed, and log it; a value that is not a number is only logged."""
         if not isinstance(value, Tensor) or value.dim() == 0:
             self.performance_measures.update_metric(name, float(value))
         self.log({name: value})
 
     def save_checkpoint(self, path: str | Path | None = None) -> None:
-        """Save the whole trainer once the batch or epoch under way is complete: to `path`, or into the run folder."""
+        """Save the whole trainer when the present batch or epoch is complete: to `path`, or in the run folder."""
         self.requests.ask_for_checkpoint(path, self.experiment)
 
     def evaluate(self, loader: Any) -> dict[str, float]:
-        """Loss and metrics on the data of a loader. Measures, validations and the loader's place stay as they are."""
+        """Loss and metrics on the data of a loader. Measures, validations and the loader's position do not change."""
         return dict(self.validator.evaluate(loader))
 
     def predict(self, loader: Any) -> list[Prediction]:
-        """What the model makes of each example of a loader: text with a `decoder`, else what `predict_batch` gives."""
+        """The prediction for each example of a loader: a text with a `decoder`, else the result of `predict_batch`."""
         return self.validator.predict(loader)
 
     def evaluation_mode(self) -> AbstractContextManager[None]:
-        """The model without dropout and without gradients, as long as this lasts; afterwards as it was."""
+        """The model without dropout and without gradients inside the block; afterwards it is as before."""
         return evaluation_mode(self.model)
 
     def log(self, values: Mapping[str, Any]) -> None:
-        """Hand named values to the callbacks that write them down, as of this step: in a batch, that of its end."""
+        """Log named values at the present step; inside a batch, at the step of its end."""
         if self.listeners.hears(Event.LOG.value):
             step = self.global_step + self.position.is_in_batch
             self.listeners.fire(Event.LOG.value, values=dict(values), epoch=self.epoch, step=step)
 
     def fire(self, event: str, **args: Any) -> Moment:
-        """Let callbacks hear an event that this class names in `events`."""
+        """Fire an event that this class names in `events`."""
         return self.listeners.fire(event, **args)
 
     # What is built of the settings, stage by stage; `name` is train, val, val_<name> or test
@@ -234,7 +234,7 @@ class ModelTrainer:
 
     @stage("split_data")
     def split_data(self, name: str, dataset: Any, rows: Any) -> Any:
-        """Those of the indices that belong to this dataset; all of them, unless it is one `part` of its manifest."""
+        """The indices that belong to this dataset; all of them, unless it is one `part` of its manifest."""
         return dataset.select_part(rows)
 
     @stage("create_loader")
@@ -269,7 +269,7 @@ class ModelTrainer:
 
     @stage("epoch")
     def train_epoch(self, epoch: int) -> None:
-        """Batch after batch; then the gradients that are left over are used, and the epoch is validated."""
+        """Train all batches; then use the remaining gradients, and validate the epoch."""
         self.session.begin_epoch()
         with self.parts.batches() as batches:
             while not self.position.is_read:
@@ -287,7 +287,7 @@ class ModelTrainer:
 
     @stage("batch")
     def train_batch(self, batch: Any) -> None:
-        """Forward, loss, backward and step; measures, and a validation if one is due."""
+        """Do forward, loss, backward and step; update the measures, and validate if that is due."""
         parts, batch = self.parts, to_device(batch, self.parts.device)
         try:
             with parts.autocast():
@@ -371,7 +371,7 @@ class ModelTrainer:
 
     @stage("checkpoint")
     def write_checkpoint(self, path: Path) -> Path:
-        """Give the whole trainer, as it is now, to the saver; only the first process does."""
+        """Give the whole trainer, as it is now, to the saver; only the first process does this."""
         self.parts.ranks.gather(self.train_data_loader)
         self.guard.note_checkpoint()
         if self.processes.is_first:
@@ -380,7 +380,7 @@ class ModelTrainer:
         return path
 
     def state_dict(self) -> dict[str, Any]:
-        """What training changed in the parts that are built, and in the random generators."""
+        """The state of the built parts and of the random generators."""
         if not self.parts.is_built:
             return {}
         used, measures = self.used_weights.state_dict(), self.performance_measures.state_dict()

@@ -1,4 +1,4 @@
-"""How a trainer evaluates its model on data it does not learn from."""
+"""The evaluation of a model on data that it is not trained on."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Validator:
         self._weigh = weighing_of(None)
 
     def use_metrics(self, metrics: list[Callable[..., Any]]) -> None:
-        """Take those of the metrics that need no decoding for the batches of training, too."""
+        """Use these metrics; for batches of the training, only those that need no decoding."""
         self._training_metrics = [metric for metric in metrics if not description_of(metric).needs]
 
     def forget_predictions(self) -> None:
-        """The weights have changed, or the step has."""
+        """Drop the predictions, because the weights or the step changed."""
         if self._predictions:
             self._predictions = []
 
@@ -57,14 +57,14 @@ class Validator:
         return self._weigh(batch)
 
     def measure_training(self, output: Any, batch: Any) -> dict[str, Sums]:
-        """The sums behind the metrics of a batch of training."""
+        """The sums of the metrics of a batch of the training."""
         if not self._training_metrics:
             return {}
         with torch.no_grad():
             return measure(self._training_metrics, DecodedBatch(batch, output))
 
     def evaluate(self, loader: Any, evaluate_batch: Callable[[Any], dict[str, Sums]] | None = None) -> RunningMeasures:
-        """Loss and metrics on the data of a loader, which afterwards is where it was before."""
+        """Loss and metrics on the data of a loader, whose position does not change."""
         trainer, found = self._trainer, RunningMeasures()
         evaluate_batch = evaluate_batch or self.evaluate_unheard
         with self._opened(loader) as batches:
@@ -89,7 +89,7 @@ class Validator:
         return results
 
     def predict(self, loader: Any) -> list[Prediction]:
-        """What the model predicts for each example of a loader; computed once for all who ask at this step."""
+        """The prediction for each example of a loader; computed once for each step."""
         trainer = self._trainer
         loader = trainer.parts.loaders.find(loader)
         for known, predictions in self._predictions:
@@ -107,7 +107,7 @@ class Validator:
         return found
 
     def evaluate_heard(self, batch: Any) -> dict[str, Sums]:
-        """The sums behind the measures of one batch of a validation; callbacks hear what was decoded."""
+        """The sums of the measures of one batch of a validation, with the event of the prediction."""
         output, found = self._loss_of(batch)
         needs = needs_of(self._trainer.metrics) | self._needs_of_callbacks()
         made = self._trainer.predict_batch(output, batch, needs)
@@ -115,14 +115,14 @@ class Validator:
         return {**found, **self._measure(made, output, batch)}
 
     def evaluate_unheard(self, batch: Any) -> dict[str, Sums]:
-        """The same of a batch that callbacks do not hear of."""
+        """The same without the event of the prediction."""
         output, found = self._loss_of(batch)
         with self._trainer.listeners.muted():
             made = self._trainer.predict_batch(output, batch, needs_of(self._trainer.metrics))
         return {**found, **self._measure(made, output, batch)}
 
     def decode(self, output: Any, batch: Any, needs: Set[Need]) -> DecodedBatch:
-        """The texts of a batch that are needed, and nothing else."""
+        """The texts of a batch, as far as they are needed."""
         trainer = self._trainer
         hypotheses = forced = None
         if "hypotheses" in needs:
@@ -135,7 +135,7 @@ class Validator:
 
     @contextmanager
     def _opened(self, loader: Any) -> Iterator[Iterator[Any]]:
-        """The batches of a loader from its first one on, with the model in its mode of evaluation."""
+        """The batches of a loader from the first one on, with the model in evaluation mode."""
         parts = self._trainer.parts
         loader = parts.loaders.find(loader)
         with evaluation_mode(parts.model), rewound(loader), closed(parts.loaders.batches(loader, 0)) as batches:
@@ -159,7 +159,7 @@ class Validator:
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """A model without dropout and without gradients; afterwards each part is in the mode it was in."""
+    """The model without dropout and without gradients inside the block; afterwards each part has its former mode."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -172,7 +172,7 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def rewound(loader: Any) -> Iterator[Any]:
-    """A loader at its first batch; afterwards it is where it was before."""
+    """A loader at its first batch inside the block; afterwards at its former position."""
     place = loader.state_dict() if hasattr(loader, "state_dict") else None
     if hasattr(loader, "seek"):
         loader.seek(0)
@@ -186,7 +186,7 @@ def rewound(loader: Any) -> Iterator[Any]:
 
 
 def _as_decoded(made: Any, output: Any, batch: Any) -> DecodedBatch:
-    """What `predict_batch` returned, in the form in which metrics read it."""
+    """The result of `predict_batch` in the form that metrics read."""
     return made if isinstance(made, DecodedBatch) else DecodedBatch(batch, output, predicted=made)
 
 
