@@ -107,16 +107,16 @@ class TrainingLength:
             limited = self._batches_in(self.limit)
             batches = limited if batches is None else min(batches, limited)
         if batches is None:
-            raise UsageError("the training data has no length, so that nobody knows how many batches there will be")
+            raise UsageError("the training data has no length, so that the number of batches is not known")
         return self._steps_in(batches)
 
     def _batches_in(self, duration: Duration) -> int:
         if duration.unit == "ba":
             return int(duration.value)
         if duration.unit == "s":
-            raise UsageError("nobody knows beforehand how many batches there are in a time")
+            raise UsageError("the number of batches in a time is not known beforehand")
         if self.batches is None:
-            raise UsageError("the training data has no length, so that nobody knows how many batches an epoch has")
+            raise UsageError("the training data has no length, so that the number of batches of an epoch is not known")
         epochs = duration.value if duration.unit == "ep" else duration.value * self.epochs
         return math.ceil(epochs * self.batches - ROUNDING)
 

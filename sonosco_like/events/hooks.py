@@ -71,7 +71,7 @@ def hooks_of_class(host: Any, events: set[str]) -> Iterator[tuple[str, Callable[
 def _refuse_call_of_parent(place: str, name: str, method: Any, host: type) -> None:
     if _calls_parent(method, name, {cls.__name__ for cls in host.__mro__}):
         raise UsageError(
-            f"{place} calls {name} of a base class, which would then be heard twice: every class's own hook is called, "
+            f"{place} calls {name} of a base class, which would then be called twice: each class's own hook is called, "
             f"those of base classes first. Leave that call out."
         )
 
@@ -221,7 +221,7 @@ def refuse_too_late(owner: str, event: str) -> None:
     """Refuse a listener of an event that is over when it is attached."""
     if event in _OVER:
         raise UsageError(
-            f"{owner} would never be called: {event!r} is over when a callback is attached. Hear 'attach' instead, or "
+            f"{owner} would never be called: {event!r} is over when a callback is attached. Use 'attach' instead, or "
             f"list ('pre-init', function) as `callbacks` in the body of a trainer class of yours."
         )
 

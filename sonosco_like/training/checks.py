@@ -111,7 +111,7 @@ def check_measures(
         for name in callback.measures_needed():
             if name not in known:
                 hint = did_you_mean(name, known) or f"; there are {', '.join(sorted(known))}."
-                raise UsageError(f"{type(callback).__name__} reads {name!r}, which nobody computes{hint}")
+                raise UsageError(f"{type(callback).__name__} reads {name!r}, which is not computed{hint}")
 
 
 def check_serializable(trainer: Any, must: bool) -> None:
@@ -146,7 +146,7 @@ def check_shares(trainer: Any) -> None:
     shares = [f"{name}: {value}" for name, value in settings if isinstance(value, str) and _SHARE.fullmatch(value)]
     if shares:
         logger.warning(
-            "%s: a share of all batches, but %s has no length, so that nobody knows how many there are: whole epochs "
+            "%s: a share of all batches, but %s has no length, so that their number is not known: whole epochs "
             "are counted instead. Give it a __len__, or write epochs (2ep), batches (500ba) or time (90min).",
             ", ".join(shares), name_of(trainer.train_data_loader),
         )  # fmt: skip

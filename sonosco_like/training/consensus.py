@@ -151,7 +151,7 @@ class Consensus:
 
     def _sum(self, numbers: Sequence[float]) -> list[float]:
         if self.is_lost:
-            raise ProcessLostError("Another process of this run has ended; what it said tells why.")
+            raise ProcessLostError("Another process of this run has ended; its message tells why.")
         call = torch.zeros(_NUMBERS + MOST_NUMBERS, dtype=torch.float64)
         call[: len(numbers)] = torch.tensor(numbers, dtype=torch.float64)
         exchanged.append(call)
@@ -165,7 +165,7 @@ class Consensus:
         except RuntimeError as error:
             self.is_over = self.is_lost = True
             late = f" or took longer than {self.limit}, which is the `process_timeout`" if self.limit else ""
-            raise ProcessLostError(f"Another process of this run has ended{late}; what it said tells why.") from error
+            raise ProcessLostError(f"Another process of this run has ended{late}; its message tells why.") from error
 
     def _resolve(self, own: Exception | None) -> Exception:
         """The result for all processes if some of them stop or fail: the first failure, otherwise the widest Stop."""

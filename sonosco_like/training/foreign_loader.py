@@ -105,7 +105,7 @@ class ReplayedLoader(Wrapped):
         reseed(generators_in(self.loader), self.seed, self.epoch)
         batches = Apart(self.loader, self.seed, self.epoch)
         if skipped:
-            logger.warning("%s has no position; passing over %d batches.", type(self.loader).__name__, skipped)
+            logger.warning("%s has no position; skipping %d batches.", type(self.loader).__name__, skipped)
         return self._serve(batches, skipped)
 
     def _serve(self, batches: Apart, skipped: int) -> Generator[Any, None, None]:

@@ -80,7 +80,7 @@ class ScheduleLengths:
             logger.info("Steps of %s: %s.", name, listed)
         if length.limit is not None and length.limit.unit == "s":
             logger.warning(
-                "%s counts the %d epochs, because nobody knows beforehand how many steps there are in a time. If "
+                "%s counts the %d epochs, because the number of steps in a time is not known beforehand. If "
                 "`max_duration` ends the training earlier, the learning rate does not reach its end: give as many "
                 "`epochs` as fit into the time.", name, length.epochs,
             )  # fmt: skip

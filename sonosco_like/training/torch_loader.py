@@ -94,14 +94,14 @@ class TorchLoader(Wrapped):
     def distribute(self, rank: int, world_size: int) -> None:
         """Give the batches of one process only, unless the sampler distributes them already."""
         if is_dealt(self.loader):
-            logger.info("The sampler of the %s deals out its examples to the processes.", type(self.loader).__name__)
+            logger.info("The sampler of the %s distributes its examples to the processes.", type(self.loader).__name__)
             return
         self.rank, self.world_size = rank, world_size
         drawn = self._drawn()
         lost = left_out(drawn, world_size, self._divisible) if self._even else 0
         unit = "examples" if self._divisible else "batches"
         logger.info(
-            "The %d batches of the %s are dealt out to %d processes, each example to one of them%s.",
+            "The %d batches of the %s are distributed to %d processes, each example to one of them%s.",
             len(drawn), type(self.loader).__name__, world_size,
             f"; {lost} {unit} of each epoch, which cannot be shared evenly, are left out" if lost else "",
         )  # fmt: skip

@@ -93,7 +93,7 @@ def test_all_problems_are_found_at_once(config, capsys):
     assert "word_error_rate reads decoded text" in captured.err
     assert "nowhere.jsonl" in captured.err
     assert "but the model writes 9 (--set trainer.model.vocabulary_size): leave `model.vocabulary_si" in captured.err
-    assert "reads 'val_los', which nobody computes" in captured.err
+    assert "reads 'val_los', which is not computed" in captured.err
     assert "4 problems" in captured.out
 
 

@@ -198,7 +198,7 @@ def test_a_pre_init_function_on_an_instance_is_refused_with_the_way_that_works()
     trainer = ctc_trainer()
     trainer.callbacks.append(("pre-init", pre_init_callback))
     with pytest.raises(
-        UsageError, match=r"The function at 'pre-init' would never be called.*Hear 'attach' instead, or"
+        UsageError, match=r"The function at 'pre-init' would never be called.*Use 'attach' instead, or"
     ):
         trainer.start_training()
 

@@ -36,7 +36,7 @@ def test_each_example_is_one_process_s_in_training_and_in_validation(tmp_path, k
         assert sorted(validated) == list(range(VALIDATED))
     assert both[0]["weights"] == both[1]["weights"]
     assert both[0]["measures"] == both[1]["measures"]
-    assert "batches of the DataLoader are dealt out to 2 processes, each example to one of them" in said
+    assert "batches of the DataLoader are distributed to 2 processes, each example to one of them" in said
     assert ("are left out" in said) == (kind == "dropped")
     if kind != "in order":
         assert examples(both[0]["rows"], "train", 0) != examples(both[0]["rows"], "train", 1)
@@ -49,7 +49,7 @@ def test_a_sampler_that_deals_out_is_left_to_it(tmp_path):
     )
     assert set(counts) == set(range(EXAMPLES))
     assert sum(counts.values()) == 24, "as torch does: one example twice, so that it is even"
-    assert "The sampler of the DataLoader deals out its examples to the processes" in said
+    assert "The sampler of the DataLoader distributes its examples to the processes" in said
 
 
 def test_processes_that_were_stopped_in_an_epoch_go_on_with_the_batches_that_are_left(tmp_path):

@@ -48,7 +48,7 @@ def test_named_validation_sets_round_trip(tmp_path):
 
 def test_a_measure_of_a_set_that_is_not_there_is_refused():
     trainer = make_trainer(val_data_loader={"clean": Sums()}, callbacks=[EarlyStopping(monitor="val_loss")])
-    with pytest.raises(UsageError, match="reads 'val_loss', which nobody computes; did you mean 'val_clean_loss'"):
+    with pytest.raises(UsageError, match="reads 'val_loss', which is not computed; did you mean 'val_clean_loss'"):
         trainer.start_training()
 
 

@@ -92,7 +92,7 @@ def test_the_whole_is_what_epochs_and_max_duration_leave(fields, total):
 def test_a_limit_in_time_is_said_not_to_count(caplog):
     with caplog.at_level(logging.WARNING):
         rates_of(WarmupHoldDecay(total="1dur", warmup=1), max_duration="90min")
-    assert "counts the 4 epochs, because nobody knows beforehand" in caplog.text
+    assert "counts the 4 epochs, because the number of steps in a time is not known beforehand" in caplog.text
 
 
 @given(

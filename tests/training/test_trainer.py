@@ -229,7 +229,7 @@ def test_a_callback_that_reads_what_nobody_computes_is_refused_at_the_start():
         def measures_needed(self):
             return ["val_los"]
 
-    with pytest.raises(UsageError, match=r"Reading reads 'val_los', which nobody computes; did you mean 'val_loss'\?"):
+    with pytest.raises(UsageError, match=r"Reading reads 'val_los', which is not computed; did you mean 'val_loss'\?"):
         make_trainer(callbacks=[Reading()]).start_training()
 
 
@@ -287,7 +287,7 @@ def test_a_foreign_loader_is_passed_over_when_continued_and_this_is_said(caplog)
     trainer.max_duration = None
     with caplog.at_level(logging.WARNING):
         trainer.continue_training()
-    assert "Counting has no position; passing over 2 batches." in caplog.text
+    assert "Counting has no position; skipping 2 batches." in caplog.text
     assert trainer.global_step == 20
 
 
