@@ -197,9 +197,7 @@ def test_a_callback_of_the_instance_comes_last_and_the_parent_is_left_alone(caps
 def test_a_pre_init_function_on_an_instance_is_refused_with_the_way_that_works():
     trainer = ctc_trainer()
     trainer.callbacks.append(("pre-init", pre_init_callback))
-    with pytest.raises(
-        UsageError, match=r"The function at 'pre-init' would never be called.*Use 'attach' instead, or"
-    ):
+    with pytest.raises(UsageError, match=r"The function at 'pre-init' would never be called.*Use 'attach' instead, or"):
         trainer.start_training()
 
 
