@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from sonosco_like.cli.options import PATH, decoder_options, imports
+from sonosco_like.cli.options import PATH, decoder_options, import_modules, imports
 from sonosco_like.errors import MissingPackageError, UsageError
 from sonosco_like.untrusted_files import read_limited
 
@@ -87,6 +87,7 @@ def serve(
         raise UsageError(
             f"Other machines can reach {host}: give a token with --token-file, or let everybody in with --no-token."
         )
+    import_modules(modules)  # a mistake in them is reported here; the processes with the models import them again
     settings = Settings(
         models=named_models(models), host=host, port=port, token=None if token_file is None else read_token(token_file),
         workers=workers, limits=Limits(round(max_megabytes * 1e6), max_seconds, max_requests, timeout), modules=modules,

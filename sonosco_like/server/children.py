@@ -87,9 +87,10 @@ def _live(module: str, work: str, connection: Connection, *arguments: Any) -> No
         Path("/proc/self/comm").write_text(work.replace("_process", ""))
     try:
         getattr(import_module(f"{__package__}.{module}"), work)(connection, *arguments)
-    except (SonoscoError, OSError) as error:
+    except Exception as error:  # whatever it is, the parent has to know why there is no child
+        reason = str(error) if isinstance(error, SonoscoError | OSError) else f"{type(error).__name__}: {error}"
         with contextlib.suppress(OSError):
-            send(connection, Message({"error": str(error)}))
+            send(connection, Message({"error": reason}))
 
 
 class Child:

@@ -114,28 +114,22 @@ class Recognisers:
             self._ready.discard(child)
 
     def _next_batch(self) -> list[_Job]:
-        """The oldest job with others that can share its batch; a job that a process was lost with stays alone."""
-        jobs: list[_Job] = []
-        left: deque[_Job] = deque()
-        size = 0
-        while self._queue:
-            job = self._queue.popleft()
-            if job.answer.done():  # nobody waits for it any more
-                continue
-            size_with = size + len(job.waveform)
-            fits = not jobs or (
-                job.key == jobs[0].key
-                and not jobs[0].lost
-                and not job.lost
-                and len(jobs) < _MOST_IN_BATCH
-                and size_with <= _BATCH_BYTES
-            )
-            if fits:
+        """The oldest job, with others of its model whose lengths are nearest, since shorter ones are padded.
+
+        A job that a process was lost with stays alone.
+        """
+        waiting = [job for job in self._queue if not job.answer.done()]  # for the others nobody waits any more
+        jobs = waiting[:1]
+        if jobs and not jobs[0].lost:
+            longest = len(jobs[0].waveform)
+            others = [job for job in waiting[1:] if job.key == jobs[0].key and not job.lost]
+            for job in sorted(others, key=lambda job: abs(len(job.waveform) - len(jobs[0].waveform))):
+                longest = max(longest, len(job.waveform))
+                if len(jobs) == _MOST_IN_BATCH or longest * (len(jobs) + 1) > _BATCH_BYTES:
+                    break
                 jobs.append(job)
-                size = size_with
-            else:
-                left.append(job)
-        self._queue = left
+        taken = set(jobs)
+        self._queue = deque(job for job in waiting if job not in taken)
         return jobs
 
     async def _recognise(self, child: Child, jobs: list[_Job]) -> None:

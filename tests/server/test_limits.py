@@ -250,6 +250,7 @@ def test_wrong_usage_is_one_line_and_code_2(digits, tmp_path, capsys):
             "cannot be read": [str(digits.run), "--token-file", str(tmp_path / "none")],
             "would have the name 'run'": [str(digits.run), str(digits.run)],
             "is no model": ["=x"],
+            "No module named 'no_such_module'": [str(digits.run), "--import", "no_such_module"],
             "cannot listen": [str(digits.run), "--port", port],
         }
         for message, arguments in cases.items():

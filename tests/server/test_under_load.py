@@ -8,7 +8,6 @@ import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import pytest
@@ -104,22 +103,3 @@ def test_no_process_outlives_a_killed_server(serve, digits):
     while running.processes("recogniser") or running.processes("decoder"):
         assert time.monotonic() < end
         time.sleep(0.05)
-
-
-@pytest.mark.slow
-def test_memory_does_not_grow_over_ten_thousand_requests(serve, digits, recordings):
-    running = serve(f"digits={digits.run}")
-    sizes = []
-
-    def total() -> int:
-        pids = [running.process.pid, *running.processes("recogniser"), *running.processes("decoder")]
-        fields = [Path(f"/proc/{pid}/statm").read_text().split() for pid in pids]
-        return sum(int(each[1]) - int(each[2]) for each in fields) * os.sysconf("SC_PAGE_SIZE")
-
-    for _ in range(25):
-        answers = ask_all(running.address, 400, recordings)
-        accepted = [each for each in answers if each.status_code == 200]
-        assert {each.status_code for each in answers} <= {200, 429}
-        assert accepted
-        sizes.append(total())
-    assert sizes[-1] < sizes[4] + 30_000_000
