@@ -27,7 +27,7 @@ PURPOSES = {
     "training": "trainer, experiment",
     "callbacks": "what listens to a run",
     "evaluation": "error rates, intervals",
-    "export": "ONNX, sherpa, torch.export",
+    "export": "ONNX, sherpa-onnx",
     "tensorboard_plugin": "Transcripts tab",
     "server": "HTTP, web page",
     "inference": "a trained recogniser",
@@ -50,7 +50,7 @@ STYLE = """
 text { font-family: system-ui, sans-serif; fill: #1b2733; }
 .layer { fill: #f3f6f9; } .number { font-size: 15px; fill: #7a8794; }
 .room { fill: #ffffff; stroke: #3d7ea6; stroke-width: 1.4; }
-.name { font-size: 14px; font-weight: 600; } .about { font-size: 11px; fill: #51606e; }
+.name { font-size: 13px; font-weight: 600; } .about { font-size: 11px; fill: #51606e; }
 .import { stroke: #3d7ea6; stroke-opacity: 0.35; fill: none; }
 .station { fill: #d9772b; } .station-number { font-size: 12px; fill: #ffffff; font-weight: 600; }
 @media (prefers-color-scheme: dark) {
