@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,8 +50,7 @@ def time_training(trainer: ModelTrainer, most_seconds: float) -> TrialTimes:
     """Train a few batches of all lengths once, and again for about so many seconds.
 
     The weights change: the trainer is of no use afterwards. Each batch counts with the fastest of its rounds, which
-    other programs on the machine have disturbed least. With one thread the time of the processor is taken, which they
-    do not disturb.
+    other programs on the machine have disturbed least.
     """
     begin = time.perf_counter()
     trainer.callbacks = []
@@ -83,20 +81,32 @@ def time_training(trainer: ModelTrainer, most_seconds: float) -> TrialTimes:
     )
 
 
-def _clock(trainer: ModelTrainer) -> Callable[[], float]:
-    alone = trainer.parts.device.type == "cpu" and torch.get_num_threads() == 1
-    return time.process_time if alone else time.perf_counter
+class _Stopwatch:
+    """Seconds from one lap to the next.
+
+    On a CPU other programs make the clock run ahead. Then the processor time of this process is the shorter one, and
+    nearer to what a training takes when the machine is free.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._is_cpu = device.type == "cpu"
+        self._clock, self._processor = time.perf_counter(), time.process_time()
+
+    def lap(self) -> float:
+        clock, processor = time.perf_counter(), time.process_time()
+        passed, worked = clock - self._clock, processor - self._processor
+        self._clock, self._processor = clock, processor
+        return min(passed, worked) if self._is_cpu else passed
 
 
 def _train_batch(trainer: ModelTrainer, loader: Any, place: int) -> tuple[float, float]:
     """Train one batch of the plan; returns the seconds for loading it and for the step."""
-    now = _clock(trainer)
-    begin = now()
+    watch = _Stopwatch(trainer.parts.device)
     dataset = loader.dataset
     batch = dataset.batch(dataset.usable[loader.plan[place]], 0, loader.epoch)
     if batch is None:
         raise UsageError(f"No utterance of batch {place} can be used: sonosco data stats {dataset.manifest}")
-    loaded = now()
+    loaded = watch.lap()
     batch = to_device(batch, trainer.parts.device)
     with memory_errors_as_usage_errors(batch):
         with trainer.parts.autocast():
@@ -104,7 +114,7 @@ def _train_batch(trainer: ModelTrainer, loader: Any, place: int) -> tuple[float,
         trainer.backward(loss)
         trainer.optimizer_step()
         loss.item()  # the device has finished
-    return loaded - begin, now() - loaded
+    return loaded, watch.lap()
 
 
 def _time_validation(trainer: ModelTrainer) -> float:
@@ -112,14 +122,13 @@ def _time_validation(trainer: ModelTrainer) -> float:
     loader = trainer.val_data_loader
     seconds = loader.plan.padded_seconds
     place = int(np.argsort(seconds, kind="stable")[len(seconds) // 2])
-    now = _clock(trainer)
-    begin = now()
+    watch = _Stopwatch(trainer.parts.device)
     batch = loader.dataset.batch(loader.dataset.usable[loader.plan[place]], 0, 0)
     if batch is None:
         return 0.0
     with trainer.evaluation_mode():
         trainer.validator.evaluate_unheard(to_device(batch, trainer.parts.device))
-    return (now() - begin) * float(seconds.sum() / seconds[place])
+    return watch.lap() * float(seconds.sum() / seconds[place])
 
 
 def _peak_memory(device: torch.device) -> int:
