@@ -16,7 +16,7 @@ _MODELS_OF_RUNS = ("final", "best", "latest", "inference")
 
 
 @click.command()
-@click.argument("models", nargs=-1, required=True, metavar="[NAME=]RUN_OR_CHECKPOINT ...")
+@click.argument("models", nargs=-1, required=True, metavar="[NAME=]RUN_OR_CHECKPOINT_OR_EXPORT ...")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="0 takes a free one.")
 @click.option("--token-file", type=PATH, help="A file with the token that clients must give.")
@@ -63,15 +63,16 @@ def serve(
 ) -> int:
     """Serve recognisers over HTTP, with a web page.
 
-    Each model is a run folder or a checkpoint; its name is that of the folder, or NAME. Clients send recordings to
-    /v1/transcribe, or as to OpenAI's API to /v1/audio/transcriptions. The address / is a page to speak to the models,
-    /docs lists all addresses. A server that other machines can reach needs a token. Ctrl-C or SIGTERM finishes the
-    requests that were taken; the exit code is then 0.
+    Each model is a run folder, a checkpoint, or a folder of `sonosco export`; its name is that of the folder, or NAME.
+    Clients send recordings to /v1/transcribe, or as to OpenAI's API to /v1/audio/transcriptions. The address / is a
+    page to speak to the models, /docs lists all addresses. A server that other machines can reach needs a token. Ctrl-C
+    or SIGTERM finishes the requests that were taken; the exit code is then 0.
 
     \b
     Examples:
       sonosco serve runs/digits
       sonosco serve small=runs/las large=runs/conformer --port 8000
+      sonosco serve runs/las las-onnx
       sonosco serve runs/las --host 0.0.0.0 --token-file token.txt
       sonosco serve runs/las --collect corrections
     """
@@ -105,7 +106,7 @@ def named_models(arguments: tuple[str, ...]) -> dict[str, Path]:
         if not mark or "/" in name:
             path, name = argument, _name_of(Path(argument))
         if not name or not path:
-            raise UsageError(f"{argument!r} is no model: give a run folder, or NAME=RUN.")
+            raise UsageError(f"{argument!r} is no model: give a run folder or an export, or NAME=RUN.")
         if name in found:
             raise UsageError(f"Two models would have the name {name!r}: give them names, as in NAME={path}.")
         found[name] = Path(path)

@@ -8,7 +8,8 @@ from types import ModuleType
 from typing import Any
 
 from sonosco_like.export.exporter import FORMATS, Exported, FormatExporter, export
-from sonosco_like.inference.exporters import EXPORTERS
+from sonosco_like.export.reader import open_export
+from sonosco_like.inference.exporters import EXPORTERS, OPENERS
 
 __all__ = ["FORMATS", "Exported", "export"]
 
@@ -21,4 +22,5 @@ class _CallablePackage(ModuleType):
 
 
 EXPORTERS.update({name: FormatExporter(name) for name in FORMATS})
+OPENERS.append(open_export)
 sys.modules[__name__].__class__ = _CallablePackage

@@ -17,6 +17,7 @@ from sonosco_like.decoding import (
 from sonosco_like.errors import UsageError
 from sonosco_like.inference import TrainedRecogniser
 from sonosco_like.inference.segmenter import LONGEST
+from sonosco_like.inference.transcriber import description_of
 from sonosco_like.records import SPECIAL_SYMBOLS, UNKNOWN, UNKNOWN_TEXT
 from sonosco_like.runs.run_folder import step_of
 from sonosco_like.serialization import TENSOR_FILE, Saved, dumps, hash_file
@@ -58,6 +59,16 @@ def search_settings(decoder: Decoder) -> dict[str, Any]:
     return {"kind": CTC_GREEDY}
 
 
+def decoder_of_search(settings: dict[str, Any]) -> Decoder:
+    """The decoder with which `search_settings` wrote these."""
+    kind, own = settings["kind"], {name: value for name, value in settings.items() if name != "kind"}
+    if kind == ATTENTION_BEAM:
+        return AttentionBeamDecoder(**own)
+    if kind == ATTENTION_GREEDY:
+        return GreedyAttentionDecoder(max_length_ratio=own["max_length_ratio"])
+    return GreedyCTCDecoder()
+
+
 def texts_of_labels(symbols: tuple[str, ...]) -> list[str]:
     """What each label adds to a text; the texts of all labels are joined, and blanks at the ends removed."""
     unknown = f" {UNKNOWN_TEXT} " if any(symbol.startswith(WORD_MARK) for symbol in symbols) else UNKNOWN_TEXT
@@ -82,7 +93,7 @@ def metadata_of(recogniser: TrainedRecogniser, takes: str, least_samples: int) -
         "search": json.dumps(search_settings(recogniser.decoder)),
         "features": dumps(recogniser.features, state=False),
         "normalization": dumps(recogniser.normalization, state=False) if recogniser.normalization else "",
-        "weights": recogniser.weights,
+        **{name: str(each) for name, each in description_of(recogniser).items()},
         **_origin_of(recogniser),
     }
 

@@ -25,6 +25,7 @@ from sonosco_like.inference import TrainedRecogniser
 from sonosco_like.records import BLANK
 from sonosco_like.serialization import write_file
 
+TOKENS = "tokens.txt"
 _ASSUMED_REDUCTION = 4  # frames of 10 ms for one output: what sherpa-onnx computes times from
 _HIGH_FREQUENCY = -400.0  # counted from half the sample rate
 _FEATURES = {
@@ -58,7 +59,7 @@ class SherpaFormat(OnnxFormat):
     def __init__(self, recogniser: TrainedRecogniser, settings: ExportSettings) -> None:
         super().__init__(recogniser, ExportSettings("features", settings.int8, settings.opset))
         reduction = recogniser.model.frame_reduction
-        self.repeats = reduction // _ASSUMED_REDUCTION if reduction % _ASSUMED_REDUCTION == 0 else 1
+        self.repeats = repeats_of(reduction)
         if recogniser.model.decoder is not None:
             self.notes.append(
                 "sherpa-onnx has no type for this attention decoder: the model leaves by its CTC output, and is "
@@ -71,7 +72,7 @@ class SherpaFormat(OnnxFormat):
             )
 
     def write_beside(self, folder: Path, metadata: Mapping[str, str]) -> None:
-        write_file(folder / "tokens.txt", tokens_text(tuple(self.recogniser.tokenizer.symbols)).encode())
+        write_file(folder / TOKENS, tokens_text(tuple(self.recogniser.tokenizer.symbols)).encode())
         write_file(folder / "README.md", sherpa_readme(metadata, self.settings, self.notes).encode())
 
     def runners(self, folder: Path) -> list[Runner]:
@@ -84,7 +85,7 @@ class SherpaFormat(OnnxFormat):
         features = self.recogniser.features
         heard = package.OfflineRecognizer.from_zipformer_ctc(
             model=str(folder / name),
-            tokens=str(folder / "tokens.txt"),
+            tokens=str(folder / TOKENS),
             sample_rate=features.sample_rate,
             feature_dim=features.size,
         )
@@ -108,6 +109,11 @@ class SherpaFormat(OnnxFormat):
             graph.search,
             "the features and the search of sherpa-onnx",
         )
+
+
+def repeats_of(reduction: int) -> int:
+    """How often each output of a model is in the graph, so that sherpa-onnx finds the right times."""
+    return reduction // _ASSUMED_REDUCTION if reduction % _ASSUMED_REDUCTION == 0 else 1
 
 
 def tokens_text(symbols: tuple[str, ...]) -> str:

@@ -1,13 +1,17 @@
-"""The formats in which a recogniser can leave this package, by name; the room `export` registers them."""
+"""How a recogniser leaves this package, and how it comes back; the room `export` registers both."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from sonosco_like.deferred_imports import PROVIDERS
 from sonosco_like.errors import UsageError, did_you_mean
+from sonosco_like.inference.decoder_settings import DecoderSettings
 from sonosco_like.inference.recogniser import TrainedRecogniser
+from sonosco_like.inference.transcriber import WaveformTranscriber, load_transcriber
+from sonosco_like.runs.checkpoints import find_checkpoint
 
 
 class Exporter(Protocol):
@@ -20,7 +24,10 @@ class Exporter(Protocol):
         """Write the folder, in the place of a former one; sentences about what is wrong with it on this manifest."""
 
 
+Opener = Callable[[Path, DecoderSettings, "float | None"], "WaveformTranscriber | None"]
 EXPORTERS: dict[str, Exporter] = {}
+OPENERS: list[Opener] = []
+"""Functions (folder, settings, longest) that give the transcriber of an exported folder; None for any other folder."""
 
 
 def exporter_named(name: str) -> Exporter:
@@ -32,3 +39,20 @@ def exporter_named(name: str) -> Exporter:
         known = sorted(EXPORTERS)
         raise UsageError(f"`format` must be one of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}")
     return EXPORTERS[name]
+
+
+def open_transcriber(
+    path: Path, device: str | None, settings: DecoderSettings, longest: float | None
+) -> WaveformTranscriber:
+    """The transcriber of a run folder, a checkpoint or an exported folder; the latter needs no device."""
+    try:
+        find_checkpoint(path)
+    except UsageError:
+        for provide in PROVIDERS:
+            provide()
+        for opener in OPENERS:
+            found = opener(path, settings, longest)
+            if found is not None:
+                return found
+        raise
+    return load_transcriber(path, device, settings, longest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,88 +10,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from sonosco_like.data.sampling import BucketSampler
-from sonosco_like.decoding import (
-    AttentionBeamDecoder,
-    CTCBeamDecoder,
-    Decoder,
-    GreedyAttentionDecoder,
-    GreedyCTCDecoder,
-    NGramLanguageModel,
-    WordScores,
-)
+from sonosco_like.decoding import Decoder
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.inference.audio_stream import Recording, Samples, open_recordings, read_blocks, to_waveform
+from sonosco_like.inference.decoder_settings import DecoderSettings
 from sonosco_like.inference.recogniser import TrainedRecogniser, load_recogniser
 from sonosco_like.inference.segmenter import LONGEST, OVERLAP, Chunk, Segmenter, merge_overlaps, segment_of
 from sonosco_like.inference.transcript import Segment, Transcript
 from sonosco_like.records import Hypothesis
-
-_BEAMS: dict[type, type] = {GreedyCTCDecoder: CTCBeamDecoder, GreedyAttentionDecoder: AttentionBeamDecoder}
-
-
-@dataclass(frozen=True)
-class DecoderSettings:
-    """The settings of a decoder to change; None and empty values leave a setting as it is.
-
-    A greedy decoder gives way to the beam search of its kind where a setting needs one. `kind` chooses between the two
-    outputs of a model that has both.
-    """
-
-    kind: str | None = None
-    beam: int | None = None
-    n_best: int | None = None
-    language_model: Path | None = None
-    language_model_weight: float | None = None
-    word_bonus: float | None = None
-    hot_words: tuple[str, ...] = ()
-    hot_word_bonus: float | None = None
-    ctc_weight: float | None = None
-
-    def apply(self, decoder: Decoder, model: Any) -> Decoder:
-        """A decoder with these settings; the given one itself if nothing is to change."""
-        decoder = self._of_kind(decoder, model)
-        search = {"beam_size": self.beam, "n_best": self.n_best, "ctc_weight": self.ctc_weight}
-        changes: dict[str, Any] = {name: value for name, value in search.items() if value is not None}
-        words = self._words(getattr(decoder, "words", None))
-        if words is not None:
-            changes["words"] = words
-        if not changes:
-            return decoder
-        if type(decoder) in _BEAMS:
-            decoder = _BEAMS[type(decoder)]()
-        known = {field.name for field in dataclasses.fields(decoder)}  # type: ignore[arg-type]
-        for name in sorted(changes.keys() - known):
-            raise UsageError(f"{type(decoder).__name__} has no setting `{name}`; it has {', '.join(sorted(known))}.")
-        if "n_best" in changes and getattr(decoder, "beam_size", changes["n_best"]) < changes["n_best"]:
-            changes.setdefault("beam_size", changes["n_best"])
-        return dataclasses.replace(decoder, **changes)  # type: ignore[type-var]
-
-    def _of_kind(self, decoder: Decoder, model: Any) -> Decoder:
-        if self.kind == "ctc" and not isinstance(decoder, (GreedyCTCDecoder, CTCBeamDecoder)):
-            if not model.has_ctc:
-                raise UsageError(f"This {type(model).__name__} has no CTC output to decode.")
-            return GreedyCTCDecoder()
-        if self.kind == "attention" and not isinstance(decoder, (GreedyAttentionDecoder, AttentionBeamDecoder)):
-            if model.attention_decoder is None:
-                raise UsageError(f"This {type(model).__name__} has no attention decoder.")
-            return GreedyAttentionDecoder()
-        return decoder
-
-    def _words(self, words: WordScores | None) -> WordScores | None:
-        language_model = NGramLanguageModel(path=self.language_model) if self.language_model else None
-        settings: dict[str, Any] = {
-            "language_model": language_model,
-            "weight": self.language_model_weight,
-            "word_bonus": self.word_bonus,
-            "hot_words": list(self.hot_words) or None,
-            "hot_word_bonus": self.hot_word_bonus,
-        }
-        given = {name: value for name, value in settings.items() if value is not None}
-        if language_model is not None:
-            language_model.load()  # a wrong path is reported now, not in the middle of a recording
-        return dataclasses.replace(words or WordScores(), **given) if given else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,30 +53,31 @@ class _QueuedChunk:
         return 0.0 if self.chunk is None else self.chunk.end - self.chunk.start
 
 
-class Transcriber:
-    """Calls a recogniser for recordings: `transcriber(audio).text`.
+class WaveformTranscriber(ABC):
+    """From recordings to transcripts, with whatever finds the hypotheses of a batch of waveforms.
 
     Recordings of more than `longest` seconds are cut at pauses, and where there are none into chunks that share
-    `overlap` seconds. `batch_seconds` limits the audio in one batch of the model.
+    `overlap` seconds. `batch_seconds` limits the audio in one batch of the model. `model` tells which outputs there are
+    to decode, and `about` what the model is.
     """
 
-    def __init__(
-        self,
-        recogniser: TrainedRecogniser,
-        longest: float | None = None,
-        overlap: float | None = None,
-        batch_seconds: float = 120.0,
-    ) -> None:
-        self.recogniser = recogniser
-        recogniser.model.eval()
-        longest = longest if longest is not None else max(recogniser.max_duration or LONGEST, 1.0)
+    decoder: Decoder
+    model: Any
+    about: dict[str, Any]
+
+    def __init__(self, sample_rate: int, longest: float, overlap: float | None, batch_seconds: float = 120.0) -> None:
+        self.sample_rate = sample_rate
         self.segmenter = Segmenter(longest, min(OVERLAP, longest / 3) if overlap is None else overlap)
         self.batch_seconds = batch_seconds
+
+    @abstractmethod
+    def hypotheses(self, waveforms: list[Tensor]) -> list[list[Hypothesis]]:
+        """The hypotheses of each waveform `samples_N`, the best one first."""
 
     def __call__(self, audio: Any, sample_rate: int | None = None) -> Transcript:
         """The transcript of a file, or of an array or tensor of samples, which needs its `sample_rate`."""
         if not isinstance(audio, (str, Path)):
-            return self.waveforms([to_waveform(audio, sample_rate, self.recogniser.features.sample_rate)])[0]
+            return self.waveforms([to_waveform(audio, sample_rate, self.sample_rate)])[0]
         with open_recordings([audio]) as recordings:
             if len(recordings) != 1:
                 raise UsageError(f"{audio} is a folder of {len(recordings)} recordings; call `transcribe` with it.")
@@ -163,7 +93,7 @@ class Transcriber:
 
     def waveforms(self, waveforms: Sequence[Samples]) -> list[Transcript]:
         """The transcripts of mono waveforms at the sample rate of the features; short ones share a batch."""
-        rate = self.recogniser.features.sample_rate
+        rate = self.sample_rate
 
         def queue() -> Iterator[_QueuedChunk]:
             for samples_N in waveforms:
@@ -181,7 +111,7 @@ class Transcriber:
         return self._recognise(queued for recording in recordings for queued in self._cut(recording))
 
     def _cut(self, recording: Recording) -> Iterator[_QueuedChunk]:
-        rate = self.recogniser.features.sample_rate
+        rate = self.sample_rate
         failure = None
         try:
             for chunk in self.segmenter.chunks(read_blocks(recording.path, rate, self.segmenter.longest), rate):
@@ -213,11 +143,54 @@ class Transcriber:
         found: list[list[Hypothesis]] = [[] for _ in queue]
         if audible:
             waveforms = [torch.from_numpy(queue[index].chunk.samples_N) for index in audible]  # type: ignore[union-attr]
-            for index, hypotheses in zip(
-                audible, self.recogniser.decode(self.recogniser.batch(waveforms)), strict=True
-            ):
+            for index, hypotheses in zip(audible, self.hypotheses(waveforms), strict=True):
                 found[index] = hypotheses
         return found
+
+
+class Transcriber(WaveformTranscriber):
+    """Calls a recogniser for recordings: `transcriber(audio).text`."""
+
+    def __init__(
+        self,
+        recogniser: TrainedRecogniser,
+        longest: float | None = None,
+        overlap: float | None = None,
+        batch_seconds: float = 120.0,
+    ) -> None:
+        self.recogniser = recogniser
+        recogniser.model.eval()
+        longest = longest if longest is not None else max(recogniser.max_duration or LONGEST, 1.0)
+        super().__init__(recogniser.features.sample_rate, longest, overlap, batch_seconds)
+
+    @property
+    def decoder(self) -> Decoder:
+        """The search of the recogniser."""
+        return self.recogniser.decoder
+
+    @decoder.setter
+    def decoder(self, decoder: Decoder) -> None:
+        self.recogniser.decoder = decoder
+
+    @property
+    def model(self) -> Any:
+        """The model of the recogniser."""
+        return self.recogniser.model
+
+    @property
+    def about(self) -> dict[str, Any]:  # type: ignore[override]  # nobody sets it
+        """What the recogniser is."""
+        return {"kind": "run", **description_of(self.recogniser)}
+
+    def hypotheses(self, waveforms: list[Tensor]) -> list[list[Hypothesis]]:
+        """The hypotheses of each waveform, found by the recogniser."""
+        return self.recogniser.decode(self.recogniser.batch(waveforms))
+
+
+def description_of(recogniser: TrainedRecogniser) -> dict[str, Any]:
+    """Its architecture, number of parameters, and which weights of the training it has."""
+    parameters = sum(each.numel() for each in recogniser.model.parameters())
+    return {"architecture": type(recogniser.model).__name__, "parameters": parameters, "weights": recogniser.weights}
 
 
 def load_transcriber(

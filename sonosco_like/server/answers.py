@@ -77,6 +77,7 @@ class ModelEntry(BaseModel):
     object: Literal["model"] = "model"
     created: int
     owned_by: str = "sonosco_like"
+    kind: Literal["run", "onnx", "sherpa", "torch-export"]
     architecture: str
     parameters: int
     sample_rate: int

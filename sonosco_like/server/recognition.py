@@ -6,57 +6,40 @@ from collections.abc import Sequence
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 
 from sonosco_like.decoding import Decoder
 from sonosco_like.errors import UsageError
-from sonosco_like.inference import DecoderSettings, Transcriber, Transcript, load_transcriber
+from sonosco_like.inference import DecoderSettings, Transcript
 from sonosco_like.inference.audio_stream import Samples
+from sonosco_like.inference.exporters import open_transcriber
+from sonosco_like.inference.transcriber import WaveformTranscriber
 from sonosco_like.inference.transcript import render
 from sonosco_like.server.children import Message, answer_questions
 
 
-class Model(Protocol):
-    """Whatever transcribes a batch of mono waveforms at its own sample rate can be served."""
+class Model:
+    """The transcriber of a run, a checkpoint or an export, for requests with and without n best hypotheses."""
 
-    sample_rate: int
-    about: dict[str, Any]
+    def __init__(self, transcriber: WaveformTranscriber) -> None:
+        self._transcriber = transcriber
+        self._decoders: dict[int, Decoder] = {0: transcriber.decoder}
+        self.about = {
+            "sample_rate": transcriber.sample_rate,
+            "decoder": type(transcriber.decoder).__name__,
+            **transcriber.about,
+        }
 
     def transcripts(self, waveforms: Sequence[Samples], n_best: int) -> list[Transcript]:
         """The transcript of each waveform; with `n_best`, each segment has so many hypotheses if there are as many."""
-
-
-class TrainedModel:
-    """The recogniser of a run or a checkpoint."""
-
-    def __init__(self, transcriber: Transcriber) -> None:
-        self._transcriber = transcriber
-        recogniser = transcriber.recogniser
-        self.sample_rate = recogniser.features.sample_rate
-        parameters = sum(each.numel() for each in recogniser.model.parameters())
-        self.about = {
-            "architecture": type(recogniser.model).__name__,
-            "parameters": parameters,
-            "decoder": type(recogniser.decoder).__name__,
-            "weights": recogniser.weights,
-        }
-        self._decoders: dict[int, Decoder] = {0: recogniser.decoder}
-
-    def transcripts(self, waveforms: Sequence[Samples], n_best: int) -> list[Transcript]:
-        recogniser = self._transcriber.recogniser
         if n_best not in self._decoders:
             settings = DecoderSettings(n_best=n_best)
-            self._decoders[n_best] = settings.apply(self._decoders[0], recogniser.model)
-        recogniser.decoder = self._decoders[n_best]
+            self._decoders[n_best] = settings.apply(self._decoders[0], self._transcriber.model)
+        self._transcriber.decoder = self._decoders[n_best]
         return self._transcriber.waveforms(waveforms)
-
-
-def load_model(path: Path, device: str | None, settings: DecoderSettings, longest: float | None) -> Model:
-    """The model in a run folder or a checkpoint."""
-    return TrainedModel(load_transcriber(path, device, settings, longest))
 
 
 def recogniser_process(
@@ -76,7 +59,7 @@ def recogniser_process(
     models: dict[str, Model] = {}
     for name, path in paths.items():
         try:
-            models[name] = load_model(path, device, DecoderSettings(**options), longest)
+            models[name] = Model(open_transcriber(path, device, DecoderSettings(**options), longest))
         except UsageError as error:
             raise UsageError(f"{name}: {error}") from None
 
@@ -85,7 +68,7 @@ def recogniser_process(
         waveforms = [np.frombuffer(part, dtype=np.float32) for part in question.parts]
         return Message({"transcripts": _transcribe(model, waveforms, header["n_best"], header["forms"])})
 
-    about = {name: {"sample_rate": model.sample_rate, **model.about} for name, model in models.items()}
+    about = {name: model.about for name, model in models.items()}
     answer_questions(connection, answer, {"models": about})
 
 

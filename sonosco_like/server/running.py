@@ -78,7 +78,8 @@ async def _serve(settings: Settings, listener: socket.socket, say: Callable[[str
             ws_max_size=1 << 20, backlog=512,
         )  # fmt: skip
         for name, about in recognisers.models.items():
-            say(f"{name}: {about['architecture']}, {about['parameters']:,} parameters, {about['sample_rate']} Hz")
+            kind = about["architecture"] + ("" if about["kind"] == "run" else f", exported as {about['kind']}")
+            say(f"{name}: {kind}, {about['parameters']:,} parameters, {about['sample_rate']} Hz")
         say(f"Serving at {_address(settings.host, listener)}  (Ctrl-C stops)")
         await _Web(config).serve(sockets=[listener])
 
