@@ -16,7 +16,7 @@ from sonosco_like.decoding import (
 from sonosco_like.errors import UsageError
 from sonosco_like.inference import DecoderSettings
 
-BOTH = SimpleNamespace(has_ctc=True, decoder=object())
+BOTH = SimpleNamespace(has_ctc=True, attention_decoder=object())
 ONLY_CTC = SimpleNamespace(has_ctc=True, attention_decoder=None)
 
 
