@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def check(
     config: Path, overrides: tuple[str, ...], modules: tuple[str, ...], opening: Any, **manifests: Path | None
 ) -> int:
-    """Build the experiment of a config, and try the largest batch of each length.
+    """Build what a config says, and try its largest batches.
 
     Prints what a run would cost: parameters, batches, hours of audio, and the memory that batches of each length need;
     if they do not fit, which batch size would. Finds rows of the data that a run could not use: texts without labels,

@@ -102,9 +102,9 @@ def model_names() -> tuple[ModelName, ...]:
 def _head(proposal: Proposal) -> str:
     config, run = (quote(str(proposal.folder / name)) for name in ("config.yaml", "run"))
     longer = "`epochs` and `max_duration`" if proposal.batches else "`epochs`"
+    purpose = f"{proposal.survey.train.hours:.2g} h of speech and {proposal.minutes:g} minutes on {proposal.machine}"
     return f"""\
-# Written by `sonosco init` for {proposal.survey.train.hours:.2g} h of speech and {proposal.minutes:g} minutes.
-# The machine: {proposal.machine}.
+# Written by `sonosco init` for {purpose}.
 #   sonosco check --config {config}
 #   sonosco train --config {config} --run-dir {run}
 # What to change first:

@@ -23,7 +23,8 @@ from sonosco_like.callbacks.monitors import LogMeasures
 from sonosco_like.events import AbstractCallback
 from sonosco_like.training import read_experiment
 
-CONFIGS = sorted((Path(__file__).parents[2] / "configs").rglob("*.yaml"))
+FOLDER = Path(__file__).parents[2] / "configs"
+CONFIGS = sorted(path for path in FOLDER.rglob("*.yaml") if path.stem != "common")  # a base is no config by itself
 VALUES = {"nan": math.nan, "infinite": math.inf, "minus": -math.inf, "huge": 10**400, "tiny": 5e-324, "truth": True}
 NAMES = [
     "a/b", "a", "a/b/c", "it’s", "it`s", "ü", "per cent %", "x(1)", "k=v", "[0]", "..", "../up", "/root", "//", "a//b",
@@ -67,7 +68,8 @@ def run(folder: Path, *callbacks, config: str | None = None, name: str = "any"):
 
 @pytest.mark.parametrize("config", CONFIGS, ids=[str(path.relative_to(path.parents[2])) for path in CONFIGS])
 def test_every_destination_takes_the_settings_of_every_shipped_config(config, tmp_path):
-    text = dumps(read_experiment(config), state=False)
+    not_learned_yet = ["trainer.model.vocabulary_size=500"] if config.parent.name == "librispeech" else []
+    text = dumps(read_experiment(config, not_learned_yet), state=False)
     mlflow = run(tmp_path / "run", config=text, name=config.stem)
     points, client = mlflow_points(tmp_path / "run", mlflow.run_id)
     found = client.get_run(mlflow.run_id).data.params

@@ -111,7 +111,8 @@ def trainer_like(*rates: float, scheduler=None) -> SimpleNamespace:
     optimizer = torch.optim.SGD(groups, lr=rates[0], momentum=0.9)
     built = scheduler.build(optimizer) if scheduler else None
     start_schedule(optimizer, built)
-    return SimpleNamespace(optimizer=optimizer, scheduler=built, metrics=[], callbacks=[], epoch=0, global_step=0)
+    place = {"epoch": 0, "epochs": 1, "global_step": 0, "batches_done": 0, "train_data_loader": []}
+    return SimpleNamespace(optimizer=optimizer, scheduler=built, metrics=[], callbacks=[], **place)
 
 
 def test_every_group_has_its_own_rate_and_none_falls_below_the_least():

@@ -44,7 +44,7 @@ def manifest(recordings) -> Path:
 
 def test_the_contract_names_are_there():
     corpora = {"synth", "an4", "librispeech", "common-voice", "tedlium", "voxforge"}
-    assert set(COMMANDS) == corpora | {"manifest", "merge", "split", "stats", "pieces"}
+    assert set(COMMANDS) == corpora | {"manifest", "merge", "split", "stats", "pieces", "lm"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
