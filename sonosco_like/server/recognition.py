@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
+import os
 from collections.abc import Sequence
 from importlib import import_module
 from multiprocessing.connection import Connection
@@ -19,6 +22,9 @@ from sonosco_like.inference.exporters import open_transcriber
 from sonosco_like.inference.transcriber import WaveformTranscriber
 from sonosco_like.inference.transcript import render
 from sonosco_like.server.children import Message, answer_questions
+
+_KEPT_PRIMITIVES = "64"  # oneDNN keeps code for 1024 shapes by default, and every batch here has shapes of its own
+_BATCHES_BETWEEN_TRIMS = 8
 
 
 class Model:
@@ -52,6 +58,7 @@ def recogniser_process(
     options: dict[str, Any],
 ) -> None:
     """Load models, and answer questions (`model`, `n_best`, `forms`) with the transcripts of the waveforms."""
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", _KEPT_PRIMITIVES)
     if threads is not None:
         torch.set_num_threads(threads)
     for module in modules:
@@ -63,13 +70,24 @@ def recogniser_process(
         except UsageError as error:
             raise UsageError(f"{name}: {error}") from None
 
+    numbers = itertools.count(1)
+
     def answer(question: Message) -> Message:
+        if next(numbers) % _BATCHES_BETWEEN_TRIMS == 0:
+            _trim_memory()
         model, header = models[question.header["model"]], question.header
         waveforms = [np.frombuffer(part, dtype=np.float32) for part in question.parts]
         return Message({"transcripts": _transcribe(model, waveforms, header["n_best"], header["forms"])})
 
     about = {name: model.about for name, model in models.items()}
     answer_questions(connection, answer, {"models": about})
+
+
+def _trim_memory() -> None:
+    """Give back to the system what lies unused between tensors of many sizes, where the C library can (glibc)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _transcribe(model: Model, waveforms: list[Samples], n_best: int, forms: list[str | None]) -> list[dict[str, Any]]:

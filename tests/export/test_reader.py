@@ -14,8 +14,10 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 
-@pytest.mark.parametrize("format", ["onnx", "torch-export", "sherpa"])
-@pytest.mark.parametrize("kind", ["las", "conformer"])
+@pytest.mark.parametrize(
+    ("kind", "format"),
+    [("las", "onnx"), ("las", "torch-export"), ("las", "sherpa"), ("conformer", "onnx"), ("conformer", "sherpa")],
+)
 def test_every_form_of_export_hears_what_the_recogniser_hears(format, kind, trained, tones, rows, tmp_path):
     if format == "sherpa":
         pytest.importorskip("sherpa_onnx")

@@ -8,6 +8,8 @@ import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
 
 import httpx
 import pytest
@@ -103,3 +105,21 @@ def test_no_process_outlives_a_killed_server(serve, digits):
     while running.processes("recogniser") or running.processes("decoder"):
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_over_ten_thousand_requests(serve, digits, recordings):
+    running = serve(f"digits={digits.run}")
+    sizes = []
+
+    def total() -> int:
+        pids = [running.process.pid, *running.processes("recogniser"), *running.processes("decoder")]
+        fields = [Path(f"/proc/{pid}/statm").read_text().split() for pid in pids]
+        return sum(int(each[1]) - int(each[2]) for each in fields) * os.sysconf("SC_PAGE_SIZE")
+
+    for _ in range(100):
+        answers = ask_all(running.address, 100, recordings)
+        assert texts(answers) == [recordings[number % len(recordings)][1] for number in range(100)]
+        sizes.append(total())
+    early, late = median(sizes[20:40]), median(sizes[80:])
+    assert late < early + 12_000_000, [round(size / 1e6) for size in sizes]
