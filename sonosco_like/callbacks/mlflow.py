@@ -68,8 +68,8 @@ def _with_hash(name: str, original: str) -> str:
 
 
 def _path_part(part: str) -> str:
-    """A part of a path that is neither empty nor `.` nor `..`."""
-    return f"_{part}" if part in ("", ".", "..") else part
+    """A part of a path that is neither empty nor `.`, and does not begin with `..`, which MLflow refuses."""
+    return f"_{part}" if part in ("", ".") or part.startswith("..") else part
 
 
 def _folders_of(name: str) -> list[str]:
