@@ -16,7 +16,7 @@ from sonosco_like.errors import SonoscoError
 from sonosco_like.events import AbstractCallback, Moment, known_events
 from sonosco_like.optim import SGD
 from sonosco_like.training import seed_everything
-from sonosco_like.training.used_weights import WeightAverage
+from sonosco_like.training.saver import WeightAverage
 
 SCOPES = ("batch", "epoch", "training")
 ONCE = ("training", "build", "attach")

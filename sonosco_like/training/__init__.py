@@ -5,9 +5,8 @@ from sonosco_like.training.guard import NonFiniteLossError
 from sonosco_like.training.measures import PerformanceMeasures
 from sonosco_like.training.randomness import seed_everything
 from sonosco_like.training.resume import open_run
-from sonosco_like.training.saver import CheckpointSaver
+from sonosco_like.training.saver import CheckpointSaver, WeightAverage
 from sonosco_like.training.trainer import ModelTrainer
-from sonosco_like.training.used_weights import WeightAverage
 
 __all__ = [
     "CheckpointSaver", "Experiment", "ModelTrainer", "NonFiniteLossError", "PerformanceMeasures",

@@ -27,9 +27,8 @@ from sonosco_like.training.checks import (
     fill_sizes,
 )
 from sonosco_like.training.loaders import Loaders, say_how_it_resumes
-from sonosco_like.training.optimization import Optimization
-from sonosco_like.training.ranks import RankStates
-from sonosco_like.training.schedule import ScheduleLengths, rebuild_schedule
+from sonosco_like.training.optimization import Optimization, ScheduleLengths, rebuild_schedule
+from sonosco_like.training.processes import RankStates
 
 
 def recompute_activations(model: nn.Module, patterns: Sequence[str]) -> None:

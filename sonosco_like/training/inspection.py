@@ -28,8 +28,8 @@ from sonosco_like.training.checks import (
 from sonosco_like.training.experiment import Experiment
 from sonosco_like.training.initialisation import initialise
 from sonosco_like.training.memory import MemoryMeter, Trial, largest_batches, remedy, try_batch, try_buckets
+from sonosco_like.training.optimization import describe_schedule
 from sonosco_like.training.randomness import describe_seeds
-from sonosco_like.training.schedule import describe_schedule
 from sonosco_like.training.trainer import ModelTrainer
 
 _MOST_PROBLEMS, _MOST_WARNINGS = 20, 3  # rows that are shown of each kind

@@ -19,8 +19,7 @@ from sonosco_like.data.sampling import BucketSampler
 from sonosco_like.data.tools.texts import uncounted
 from sonosco_like.errors import SonoscoError, UsageError
 from sonosco_like.process import available_memory, resident_memory
-from sonosco_like.training.batches import describe_batch, to_device
-from sonosco_like.training.calling import loss_of, output_of
+from sonosco_like.training.batches import describe_batch, loss_of, output_of, to_device
 from sonosco_like.training.guard import LastGood, Undo
 
 logger = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from sonosco_like.errors import UsageError
 from sonosco_like.events import Event, Stop, describe_place
 from sonosco_like.training.batches import EpochBatches
 from sonosco_like.training.memory import try_largest_first
+from sonosco_like.training.optimization import length_of
 from sonosco_like.training.position import Limit, ValidationInterval
 from sonosco_like.training.processes import Processes
-from sonosco_like.training.schedule import length_of
 
 _RUN_FOLDER = ""  # stands for the run folder, where a path of its own would be
 

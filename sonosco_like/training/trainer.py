@@ -18,21 +18,18 @@ from sonosco_like.optim import AdamW
 from sonosco_like.records import Prediction
 from sonosco_like.serialization import serializable, state
 from sonosco_like.training.assembly import BUILT, BUILT_FROM, Assembly, let_settings_be_built
-from sonosco_like.training.batches import to_device, too_large
-from sonosco_like.training.calling import check_loss, loss_of, output_of
+from sonosco_like.training.batches import check_loss, loss_of, output_of, to_device, too_large
 from sonosco_like.training.checks import check_is_model, check_settings
 from sonosco_like.training.guard import Guard
 from sonosco_like.training.loaders import made, tokenizer_of
-from sonosco_like.training.measures import PerformanceMeasures
+from sonosco_like.training.measures import PerformanceMeasures, Validator, evaluation_mode
 from sonosco_like.training.observations import Observations
 from sonosco_like.training.optimization import build_optimizer
 from sonosco_like.training.position import Position, ReadThrough, upgrade_position
 from sonosco_like.training.processes import Processes
 from sonosco_like.training.provenance import origin_of, recogniser_layout
-from sonosco_like.training.saver import CheckpointSaver
+from sonosco_like.training.saver import CheckpointSaver, UsedWeights, WeightAverage
 from sonosco_like.training.session import Requests, TrainingSession
-from sonosco_like.training.used_weights import UsedWeights, WeightAverage
-from sonosco_like.training.validator import Validator, evaluation_mode
 
 
 @serializable(version=2)

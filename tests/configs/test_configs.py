@@ -13,7 +13,7 @@ from sonosco_like.data.corpora.synth import synthesize
 from sonosco_like.data.text import SentencePieceTokenizer
 from sonosco_like.serialization import Document, json_schema
 from sonosco_like.training import read_experiment
-from sonosco_like.training.schedule import describe_schedule
+from sonosco_like.training.optimization import describe_schedule
 
 FOLDER = Path(__file__).parents[2] / "configs"
 FILES = sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml"))

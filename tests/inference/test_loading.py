@@ -23,7 +23,7 @@ from sonosco_like.models import DeepSpeech2, DeepSpeech2Encoder, SpectrogramConv
 from sonosco_like.serialization import Saved
 from sonosco_like.serialization.tensors import TensorReader
 from sonosco_like.training import ModelTrainer
-from sonosco_like.training.used_weights import WeightAverage
+from sonosco_like.training.saver import WeightAverage
 
 
 def tiny_model() -> DeepSpeech2:

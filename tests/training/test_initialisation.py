@@ -55,7 +55,7 @@ def test_a_run_stands_for_its_best_checkpoint(source, tmp_path):
 
 
 def test_averaged_weights_are_preferred_as_they_are_for_recognising(tmp_path):
-    from sonosco_like.training.used_weights import WeightAverage
+    from sonosco_like.training.saver import WeightAverage
 
     trainer = make_trainer(max_duration="5ba", averaging=WeightAverage())
     trainer.start_training()
