@@ -27,7 +27,7 @@ from sonosco_like.runs.run_folder import CHANGES, CONFIG, ENVIRONMENT, FINAL, LA
 from sonosco_like.serialization import Document, Saved, Snapshot, absolute_path, dumps, replace_file, serializable
 from sonosco_like.training.changes import Changes, changed_values
 from sonosco_like.training.checks import SIZES
-from sonosco_like.training.consensus import is_mistake
+from sonosco_like.training.exchange import is_mistake
 from sonosco_like.training.initialisation import InitialWeights, initialise
 from sonosco_like.training.provenance import copy_code, describe_environment, origin_of, warn_of_other_bits
 from sonosco_like.training.randomness import seed_everything

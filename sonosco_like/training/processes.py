@@ -15,10 +15,18 @@ from torch import Tensor, distributed, nn
 
 from sonosco_like.errors import NetworkError, UsageError
 from sonosco_like.events import Duration, Stop
-from sonosco_like.training.consensus import MOST_NUMBERS, Consensus, exchanged, from_plain, release_exchanged, to_plain
+from sonosco_like.training.exchange import (
+    MOST_NUMBERS,
+    Consensus,
+    Sharing,
+    exchanged,
+    from_plain,
+    release_exchanged,
+    spread,
+    to_plain,
+)
 from sonosco_like.training.foreign_loader import name_of
 from sonosco_like.training.randomness import generator_states, restore_generators
-from sonosco_like.training.sharing import Sharing, spread
 from sonosco_like.training.torch_loader import is_dealt
 
 # Between exchanges the processes wait for one another at roll calls, where one that ended is noticed at once: a first

@@ -25,7 +25,7 @@ from sonosco_like.data.workers import (
 )
 from sonosco_like.errors import DataError, SonoscoError, UsageError, list_some
 from sonosco_like.process import block_signals
-from sonosco_like.training.foreign_loader import Wrapped
+from sonosco_like.training.foreign_loader import Wrapped, deal, left_out
 from sonosco_like.training.randomness import (
     cpu_states,
     drawing_from,
@@ -35,7 +35,6 @@ from sonosco_like.training.randomness import (
     reseed,
     restore_cpu_states,
 )
-from sonosco_like.training.sharing import deal, left_out
 
 logger = logging.getLogger(__name__)
 

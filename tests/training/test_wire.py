@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sonosco_like.errors import UsageError
-from sonosco_like.training.consensus import from_plain, to_plain
+from sonosco_like.training.exchange import from_plain, to_plain
 from sonosco_like.training.randomness import generator_states
 
 

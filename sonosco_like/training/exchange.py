@@ -1,4 +1,4 @@
-"""Processes that train together learn what happened in one of them, at whatever place the others are.
+"""What the processes that train together exchange: roll calls, plain data, and the gradients and buffers of a model.
 
 Every exchange begins with a roll call: a small sum over all processes, to which each process adds the place it is at. A
 process that stops or fails reports this in its next roll call, and the others learn it in theirs. So no process waits
@@ -12,14 +12,14 @@ import json
 import sys
 import time
 import zlib
-from collections import deque
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, get_args
 
 import numpy as np
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 
 from sonosco_like.errors import ConfigError, DataError, MissingPackageError, SonoscoError, UsageError
 from sonosco_like.events import CallbackError, Scope, Stop
@@ -209,3 +209,116 @@ def _as_data(trouble: Exception | None) -> dict[str, Any] | None:
 def _failure(rank: int, data: dict[str, Any]) -> SonoscoError:
     kind = UsageError if data["mistake"] else ProcessFailedError
     return kind(f"Process {rank} failed: {data['failure']}")
+
+
+_MESSAGE_BYTES = 25 * 2**20  # as DistributedDataParallel's
+
+
+def persistent_buffers(model: nn.Module) -> list[Tensor]:
+    """The buffers of a model that are saved with it; other buffers, such as caches, may differ between processes."""
+    return [
+        buffer
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None and name not in module._non_persistent_buffers_set
+    ]
+
+
+class Sharing:
+    """Exchanges gradients and buffers batch by batch; the memory of the messages is used again."""
+
+    def __init__(self) -> None:
+        self._messages: dict[tuple[str, int], Tensor] = {}
+
+    @torch.no_grad()
+    def average_gradients(self, parameters: Sequence[nn.Parameter], size: int, some_unused: bool) -> None:
+        """Give each parameter the mean of its gradients over all processes.
+
+        `some_unused` says that in some process not every parameter has a gradient. One that has none anywhere stays
+        without, so that optimizers leave it alone; elsewhere a missing one counts as zero, as in one large batch.
+        """
+        if some_unused:
+            parameters = _used_anywhere(parameters)
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        dense = [_as_real(gradient) for gradient in gradients if not gradient.is_sparse]
+        self._in_messages("gradients", dense, lambda message: _summed(message.div_(size)))
+        for gradient in gradients:
+            if gradient.is_sparse:
+                distributed.all_reduce(gradient.div_(size))
+
+    @torch.no_grad()
+    def spread_buffers(self, model: nn.Module) -> None:
+        """Give every process the buffers of the first one, such as the statistics of batch normalisation."""
+        self._in_messages("buffers", persistent_buffers(model), _from_first)
+
+    def _in_messages(self, kind: str, tensors: Sequence[Tensor], send: Callable[[Tensor], Any]) -> None:
+        """Send tensors in few flat messages at the same time, and take the results."""
+        sent = []
+        for number, part in enumerate(_parts(tensors)):
+            message = self._message((kind, number), part)
+            sent.append((part, message, send(message)))
+        for part, message, work in sent:
+            work.wait()
+            pieces = torch.split(message, [tensor.numel() for tensor in part])
+            torch._foreach_copy_(part, [piece.view(tensor.shape) for piece, tensor in zip(pieces, part, strict=True)])
+
+    def _message(self, key: tuple[str, int], part: list[Tensor]) -> Tensor:
+        size = sum(tensor.numel() for tensor in part)
+        before = self._messages.get(key)
+        wanted = size, part[0].dtype, part[0].device
+        fits = before is not None and (before.numel(), before.dtype, before.device) == wanted
+        flat = [tensor.reshape(-1) for tensor in part]
+        self._messages[key] = torch.cat(flat, out=before) if fits else torch.cat(flat)
+        return self._messages[key]
+
+
+@torch.no_grad()
+def spread(model: nn.Module) -> None:
+    """Give every process the weights and buffers of the first one."""
+    for tensor in (*model.parameters(), *persistent_buffers(model)):
+        values = tensor.detach().contiguous()
+        _from_first(values.view(-1)).wait()
+        tensor.copy_(values)
+
+
+def _summed(message: Tensor) -> Any:
+    exchanged.append(message.view(-1))
+    return distributed.all_reduce(exchanged[-1], async_op=True)
+
+
+def _from_first(message: Tensor) -> Any:
+    exchanged.append(message.view(torch.uint8))  # as gloo does not know every type
+    return distributed.broadcast(exchanged[-1], 0, async_op=True)
+
+
+def _used_anywhere(parameters: Sequence[nn.Parameter]) -> list[nn.Parameter]:
+    """The parameters that have a gradient in some process, now with one in each."""
+    used = torch.tensor([float(parameter.grad is not None) for parameter in parameters])
+    exchanged.append(used)
+    distributed.all_reduce(used)
+    found = [parameter for parameter, count in zip(parameters, used.tolist(), strict=True) if count]
+    for parameter in found:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    return found
+
+
+def _parts(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """The tensors of one kind and device together, up to the size of a message."""
+    kinds: dict[tuple[torch.dtype, torch.device], list[Tensor]] = defaultdict(list)
+    for tensor in tensors:
+        kinds[tensor.dtype, tensor.device].append(tensor)
+    for same in kinds.values():
+        part: list[Tensor] = []
+        size = 0
+        for tensor in same:
+            if part and size + tensor.nbytes > _MESSAGE_BYTES:
+                yield part
+                part, size = [], 0
+            part.append(tensor)
+            size += tensor.nbytes
+        yield part
+
+
+def _as_real(tensor: Tensor) -> Tensor:
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
