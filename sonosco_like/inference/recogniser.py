@@ -176,6 +176,11 @@ class SavedParts:
         """The moving average of the weights if the trainer is used with it; else nothing."""
         return dict(self._saved.state(*self._averaged) or {}) if self._averaged else {}
 
+    def tokenizer(self) -> Tokenizer | None:
+        """The tokenizer of the data, if the folder has one."""
+        path = self._paths.get("tokenizer")
+        return self._saved.read(path, Tokenizer) if path is not None and self._saved.has(path) else None
+
     @property
     def label(self) -> str:
         """The label that an older export gives its weights; the weights of a trainer are the `last` ones."""

@@ -67,8 +67,11 @@ class AttentionDecoder(nn.Module, ABC):
     """The network that writes one label after another while it looks at the encoded frames.
 
     It gives probabilities; which labels are chosen is the matter of a search (`decoding.Decoder`). A state is never
-    changed in place.
+    changed in place. `symbol_layers` names the layers whose weights have a row for each symbol, so that fine-tuning
+    with another alphabet can keep the rows of the symbols that stay.
     """
+
+    symbol_layers: ClassVar[tuple[str, ...]] = ("embedding", "output")
 
     @abstractmethod
     def build(self, encoded_size: int, vocabulary_size: int) -> None:
@@ -177,6 +180,14 @@ class Recogniser(nn.Module):
     @property
     def has_ctc(self) -> bool:
         return self.ctc
+
+    @property
+    def symbol_weights(self) -> list[str]:
+        """The names of the weights with a row for each symbol: those of output layers and embeddings of labels."""
+        layers = ["ctc_output"]
+        if self.attention_decoder is not None:
+            layers += [f"decoder.{layer}" for layer in self.attention_decoder.symbol_layers]
+        return [name for name in self.state_dict() if name.rpartition(".")[0] in layers]
 
     @property
     def frame_reduction(self) -> int:

@@ -1,83 +1,55 @@
-"""Fine-tuning: a model starts with the weights of another run, matched by name."""
+"""Fine-tuning: a model starts with the weights of another run, or of a folder that others published."""
 
 from __future__ import annotations
 
-import fnmatch
 import logging
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sonosco_like.errors import ConfigError, StorageError, UsageError, did_you_mean, list_some
+from sonosco_like.errors import ConfigError, DataError, MissingPackageError, StorageError, UsageError
 from sonosco_like.inference.recogniser import SavedParts
 from sonosco_like.runs.checkpoints import find_checkpoint
 from sonosco_like.serialization import Saved, serializable
+from sonosco_like.training.matching import Matching, Weights, match, refuse_misfits
 
 logger = logging.getLogger(__name__)
-
-_MOST_LISTED = 8
 
 
 @serializable
 class InitialWeights:
     """The source of a model's initial weights: a run (its best checkpoint, else its last), or one checkpoint.
 
-    Weights whose names match a pattern of `leave_out`, such as `decoder.*`, stay as the seed drew them. `rename` maps
-    prefixes of names in the checkpoint to prefixes of names in the model: `{listener.: encoder.}`.
+    Of all its weights, `only` those are taken whose names match a pattern such as `encoder.*`; those that match a
+    pattern of `leave_out` stay as the seed drew them. `rename` maps prefixes of names in the checkpoint to prefixes of
+    names in the model: `{listener.: encoder.}`.
     """
 
     run: Path
     leave_out: list[str] = field(default_factory=list)
     rename: dict[str, str] = field(default_factory=dict)
+    only: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Matching:
-    """The names of the weights that a model and a checkpoint share, and of those that they do not."""
+def initialise(model: nn.Module, init_from: InitialWeights | Path, tokenizer: Any = None) -> Matching:
+    """Give a model the weights of a source, and log which ones.
 
-    source: Path
-    matched: tuple[str, ...]
-    left_out: tuple[str, ...]
-    missing: tuple[str, ...]
-    unexpected: tuple[str, ...]
-    reshaped: tuple[str, ...]
-
-    def lines(self) -> list[str]:
-        """The report for people: the matched weights, then one line for each other kind that has any."""
-        kinds = {
-            "left out as asked": self.left_out,
-            "not in the checkpoint, so drawn from the seed": self.missing,
-            "only in the checkpoint, so not used": self.unexpected,
-            "of another shape": self.reshaped,
-        }
-        head = f"{len(self.matched)} of {len(self.matched) + self._unmatched} weights taken from {self.source}"
-        return [
-            head,
-            *(f"{len(names)} {kind}: {list_some(names, _MOST_LISTED)}" for kind, names in kinds.items() if names),
-        ]
-
-    @property
-    def _unmatched(self) -> int:
-        return len(self.left_out) + len(self.missing) + len(self.reshaped)
-
-
-def initialise(model: nn.Module, init_from: InitialWeights | Path) -> Matching:
-    """Give a model the weights of a checkpoint, and log which ones.
-
-    Raises UsageError, and leaves the model unchanged, if no weight matches, if a weight that is not left out has
-    another shape, or if a pattern matches nothing.
+    If `tokenizer`, that of the new data, has other symbols than that of the source, an output layer and an embedding of
+    labels keep the rows of the symbols that both have. Raises UsageError, and leaves the model unchanged, if no weight
+    matches, if a weight that is not left out has another shape, or if a pattern matches nothing.
     """
     wanted = init_from if isinstance(init_from, InitialWeights) else InitialWeights(run=init_from)
     source = _source(wanted.run)
-    found = _rename(weights_of(source), wanted.rename)
-    matching = _match(model.state_dict(), found, wanted.leave_out, source)
-    _refuse_misfits(matching, wanted)
-    own = model.state_dict()
-    with torch.no_grad():
-        for name in matching.matched:
-            own[name].copy_(found[name])
+    weights, symbols = weights_of(source), getattr(tokenizer, "symbols", None)
+    found = Weights(_rename(weights, wanted.rename), symbols and _symbols_of(source))
+    own = Weights(model.state_dict(), symbols, getattr(model, "symbol_weights", ()))
+    matching = match(own, found, source, wanted.only, wanted.leave_out)
+    refuse_misfits(matching, wanted.run, wanted.leave_out)
+    _copy(own, found, matching)
     for number, line in enumerate(matching.lines()):
         logger.log(logging.WARNING if number and "as asked" not in line else logging.INFO, "init_from: %s", line)
     return matching
@@ -99,6 +71,29 @@ def weights_of(checkpoint: Path) -> dict[str, Tensor]:
     return {**content, **averaged}
 
 
+def _symbols_of(checkpoint: Path) -> Sequence[str] | None:
+    """The symbols of the tokenizer in a checkpoint; None if it has none, or one that cannot be read here."""
+    try:
+        tokenizer = SavedParts(Saved(checkpoint)).tokenizer()
+        return None if tokenizer is None else tokenizer.symbols
+    except (ConfigError, DataError, MissingPackageError) as error:
+        logger.warning(
+            "init_from: the tokenizer of %s cannot be read, so whether its symbols are those of this data is not "
+            "known: %s", checkpoint, error,
+        )  # fmt: skip
+        return None
+
+
+def _copy(own: Weights, found: Weights, matching: Matching) -> None:
+    rows = matching.by_symbol
+    with torch.no_grad():
+        for name in matching.matched:
+            own.tensors[name].copy_(found.tensors[name])
+        for name in rows.names:
+            target = own.tensors[name]
+            target[list(rows.new)] = found.tensors[name][list(rows.old)].to(target)
+
+
 def _source(run: Path) -> Path:
     try:
         return find_checkpoint(run)
@@ -118,57 +113,3 @@ def _rename(weights: dict[str, Tensor], rename: dict[str, str]) -> dict[str, Ten
             raise UsageError(f"init_from: `rename` gives two weights the name {new!r}.")
         renamed[new] = value
     return renamed
-
-
-def _match(own: dict[str, Tensor], found: dict[str, Tensor], leave_out: list[str], source: Path) -> Matching:
-    for pattern in leave_out:
-        if not fnmatch.filter([*own, *found], pattern):
-            hint = did_you_mean(pattern, {f"{part}.*" for name in (*own, *found) for part in _parents(name)})
-            raise UsageError(f"init_from: `leave_out` has {pattern!r}, which matches no weight{hint or '.'}")
-    left_out = {name for name in (*own, *found) if any(fnmatch.fnmatchcase(name, each) for each in leave_out)}
-    both = [name for name in own if name in found and name not in left_out]
-    same = [name for name in both if own[name].shape == found[name].shape]
-    shapes = {
-        name: f"{name} ({_shape(found[name])} in the checkpoint, {_shape(own[name])} in the model)" for name in both
-    }
-    return Matching(
-        source,
-        matched=tuple(same),
-        left_out=tuple(name for name in own if name in left_out),
-        missing=tuple(name for name in own if name not in found and name not in left_out),
-        unexpected=tuple(name for name in found if name not in own and name not in left_out),
-        reshaped=tuple(shapes[name] for name in both if name not in same),
-    )
-
-
-def _refuse_misfits(matching: Matching, wanted: InitialWeights) -> None:
-    if matching.reshaped:
-        names = [name.partition(" ")[0] for name in matching.reshaped]
-        patterns = [*wanted.leave_out, *dict.fromkeys(_pattern(name, matching.matched) for name in names)]
-        raise UsageError(
-            f"init_from: {len(matching.reshaped)} weights of {matching.source} have another shape here: "
-            f"{list_some(matching.reshaped, _MOST_LISTED)}. Build the model as it is in the checkpoint, or leave them "
-            f"out: init_from: {{run: {wanted.run}, leave_out: {patterns}}}"
-        )
-    if not matching.matched:
-        raise UsageError(
-            f"init_from: no weight of {matching.source} has the name of a weight of this model. "
-            f"The checkpoint has {list_some(matching.unexpected, _MOST_LISTED)}. "
-            f"The model has {list_some(matching.missing, _MOST_LISTED)}. "
-            "Is it the same kind of model? `rename` maps prefixes of names."
-        )
-
-
-def _pattern(name: str, keep: tuple[str, ...]) -> str:
-    """The shortest pattern that matches a weight and none of those in `keep`."""
-    free = (part for part in _parents(name) if not any(other.startswith(f"{part}.") for other in keep))
-    return next((f"{part}.*" for part in free), name)
-
-
-def _parents(name: str) -> list[str]:
-    parts = name.split(".")
-    return [".".join(parts[:length]) for length in range(1, len(parts))]
-
-
-def _shape(tensor: Tensor) -> str:
-    return " x ".join(map(str, tensor.shape)) or "scalar"

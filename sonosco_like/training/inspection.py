@@ -27,6 +27,7 @@ from sonosco_like.training.checks import (
 )
 from sonosco_like.training.experiment import Experiment
 from sonosco_like.training.initialisation import initialise
+from sonosco_like.training.loaders import tokenizer_of
 from sonosco_like.training.memory import MemoryMeter, Trial, largest_batches, remedy, try_batch, try_buckets
 from sonosco_like.training.optimization import describe_schedule
 from sonosco_like.training.randomness import describe_seeds
@@ -75,7 +76,9 @@ def inspect_experiment(
             check()
     if experiment.init_from is not None:
         with found.attempt():
-            for number, line in enumerate(initialise(trainer.model, experiment.init_from).lines()):
+            tokenizer = tokenizer_of(trainer.train_data_loader)
+            matching = initialise(trainer.model, experiment.init_from, tokenizer)
+            for number, line in enumerate(matching.lines()):
                 found.add("model", "" if number else "init_from", line)
     for name, line in describe_seeds(experiment):
         found.add("seeds", name, line)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import logging
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,8 +12,15 @@ from tiny import Net, make_trainer
 from torch import nn
 
 from sonosco_like import save, serializable
+from sonosco_like.data import AudioDataLoader, AudioDataset, BucketSampler
+from sonosco_like.data.features import LogMel
+from sonosco_like.data.text import Alphabet, SentencePieceTokenizer
 from sonosco_like.errors import UsageError
+from sonosco_like.losses import JointLoss
+from sonosco_like.models.attention import Attention
+from sonosco_like.models.las import LAS, Listener, Speller
 from sonosco_like.runs.checkpoints import Checkpoints
+from sonosco_like.training import ModelTrainer
 from sonosco_like.training.initialisation import InitialWeights, initialise
 
 
@@ -140,3 +149,80 @@ def test_a_saved_object_without_a_model_is_refused(tmp_path):
     save(Net(), tmp_path / "net")
     with pytest.raises(UsageError, match="holds no `model` with weights"):
         initialise(Net(), tmp_path / "net")
+
+
+def recogniser_trainer(characters: str) -> ModelTrainer:
+    """A trainer of a small LAS with a CTC output, for texts of these characters; its data is never read."""
+    dataset = AudioDataset(
+        manifest=Path("train.jsonl"), features=LogMel(mels=4), tokenizer=Alphabet(characters=characters)
+    )
+    decoder = Speller(hidden_size=4, layers=1, embedding_size=3, attention=Attention(size=4))
+    model = LAS(encoder=Listener(hidden_size=2, layers=0), attention_decoder=decoder, ctc=True)
+    loader = AudioDataLoader(dataset=dataset, sampler=BucketSampler(batch_size=2))
+    return make_trainer(model=model, loss=JointLoss(), train_data_loader=loader, val_data_loader=None)
+
+
+BY_SYMBOL = {
+    "decoder.embedding.weight", "decoder.output.weight", "decoder.output.bias", "ctc_output.weight", "ctc_output.bias",
+}  # fmt: skip
+
+
+def initialise_from(old: ModelTrainer, new: ModelTrainer, folder: Path, **fields):
+    save(old, folder / "old")
+    tokenizer = new.train_data_loader.dataset.tokenizer
+    return initialise(new.model, InitialWeights(run=folder / "old", **fields), tokenizer)
+
+
+def test_another_alphabet_keeps_the_rows_of_the_symbols_that_stay(tmp_path, caplog):
+    old, new = recogniser_trainer("abc d"), recogniser_trainer("äd bz")
+    before = copy.deepcopy(new.model.state_dict())
+    matching = initialise_from(old, new, tmp_path)
+    there, here = old.model.state_dict(), new.model.state_dict()
+    assert set(matching.by_symbol.names) == BY_SYMBOL
+    assert set(matching.matched) == set(here) - BY_SYMBOL
+    places = {symbol: place for place, symbol in enumerate(old.train_data_loader.dataset.tokenizer.symbols)}
+    for place, symbol in enumerate(new.train_data_loader.dataset.tokenizer.symbols):
+        for name in BY_SYMBOL:
+            wanted = before[name][place] if symbol in "äz" else there[name][places[symbol]]
+            assert torch.equal(here[name][place], wanted), (symbol, name)
+    assert "the alphabet differs: 7 of 9 symbols keep their rows of" in caplog.text
+    assert "drawn from the seed: 'ä', 'z'; not used here: 'a', 'c'" in caplog.text
+
+
+def test_the_same_alphabet_keeps_the_output_layer_and_says_nothing_of_symbols(tmp_path):
+    old, new = recogniser_trainer("ab "), recogniser_trainer("ab ")
+    matching = initialise_from(old, new, tmp_path)
+    assert set(matching.matched) == set(new.model.state_dict())
+    assert matching.lines()[1:] == []
+
+
+def test_an_alphabet_in_another_order_moves_the_rows(tmp_path):
+    old, new = recogniser_trainer("ab"), recogniser_trainer("ba")
+    initialise_from(old, new, tmp_path)
+    there, here = old.model.state_dict(), new.model.state_dict()
+    assert torch.equal(here["ctc_output.weight"][[4, 5]], there["ctc_output.weight"][[5, 4]])
+
+
+def test_rows_can_be_left_out_like_any_weight(tmp_path):
+    old, new = recogniser_trainer("ab"), recogniser_trainer("abc")
+    matching = initialise_from(old, new, tmp_path, leave_out=["decoder.*"])
+    assert matching.by_symbol.names == ("ctc_output.weight", "ctc_output.bias")
+    assert all(name.startswith("decoder.") for name in matching.left_out)
+
+
+def test_only_takes_a_part_of_the_weights(tmp_path):
+    old, new = recogniser_trainer("ab"), recogniser_trainer("abc")
+    output = new.model.ctc_output.weight.clone()
+    matching = initialise_from(old, new, tmp_path, only=["encoder.*"])
+    assert all(name.startswith("encoder.") for name in matching.matched)
+    assert torch.equal(new.model.ctc_output.weight, output)
+    with pytest.raises(UsageError, match=r"`only` has 'encodr\.\*', which matches no weight; did you mean 'encoder"):
+        initialise_from(old, new, tmp_path, only=["encodr.*"])
+
+
+def test_a_tokenizer_that_cannot_be_read_is_said(tmp_path, caplog):
+    old, new = recogniser_trainer("ab"), recogniser_trainer("ab")
+    old.train_data_loader.dataset.tokenizer = SentencePieceTokenizer(model=tmp_path / "gone.model")
+    matching = initialise_from(old, new, tmp_path)
+    assert set(matching.matched) == set(new.model.state_dict())
+    assert "whether its symbols are those of this data is not known" in caplog.text
