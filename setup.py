@@ -58,6 +58,7 @@ EXTRAS = {
         "ruff>=0.6",
         "schemathesis>=4",
         "torchmetrics>=1.4",
+        "transformers>=5",  # the judge of our pretrained encoders
         "types-PyYAML",
     ],
 }

@@ -1,9 +1,10 @@
-"""Models: LAS, TDS, DeepSpeech2, Conformer, and the parts they are made of."""
+"""Models: LAS, TDS, DeepSpeech2, Conformer, pretrained encoders, and the parts they are made of."""
 
 from sonosco_like.models.attention import Attention
 from sonosco_like.models.conformer import Conformer, ConformerEncoder
 from sonosco_like.models.deepspeech2 import DeepSpeech2, DeepSpeech2Encoder, SpectrogramConvolution
 from sonosco_like.models.las import LAS, Listener, Speller
+from sonosco_like.models.pretrained import Wav2Vec2Encoder, WhisperEncoder
 from sonosco_like.models.recogniser import (
     AttentionDecoder,
     DecoderState,
@@ -32,4 +33,6 @@ __all__ = [
     "Speller",
     "TDSEncoder",
     "TDSGroup",
+    "Wav2Vec2Encoder",
+    "WhisperEncoder",
 ]

@@ -49,6 +49,10 @@ class Encoder(nn.Module, ABC):
     def build(self, features: int) -> None:
         """Make the layers, for this number of features per frame."""
 
+    def output_lengths(self, feature_lengths_B: Tensor) -> Tensor:
+        """How many encoded frames come of these numbers of input frames; a last incomplete group counts as one."""
+        return reduced_lengths(feature_lengths_B, self.frame_reduction)
+
     @abstractmethod
     def forward(self, features_BTF: Tensor, feature_lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         """(encoded_BSD, encoded_lengths_B), with zeros in the padding."""
@@ -194,7 +198,7 @@ class Recogniser(nn.Module):
         return self.encoder.frame_reduction
 
     def output_lengths(self, feature_lengths_B: Tensor) -> Tensor:
-        return reduced_lengths(feature_lengths_B, self.frame_reduction)
+        return self.encoder.output_lengths(feature_lengths_B)
 
     def encode(self, features_BTF: Tensor, feature_lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         if not self.is_built:

@@ -1,0 +1,61 @@
+"""Tiny random models of the reference implementation (transformers), saved as the hub has them.
+
+transformers takes seconds to import, so it is imported when a model is made.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import sonosco_like  # noqa: F401  (transformers imports torchaudio, which needs our stand-in)
+
+SMALL = {
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48,
+    "conv_dim": [16, 16, 16], "conv_kernel": [10, 3, 2], "conv_stride": [5, 2, 2],
+    "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4, "vocab_size": 8,
+}  # fmt: skip
+SMALL_WHISPER = {
+    "d_model": 32, "encoder_layers": 2, "encoder_attention_heads": 2, "encoder_ffn_dim": 48, "decoder_layers": 1,
+    "decoder_attention_heads": 2, "decoder_ffn_dim": 16, "num_mel_bins": 80, "max_source_positions": 100,
+    "vocab_size": 60, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 3,
+}  # fmt: skip
+
+
+def wav2vec2(kind: str = "Wav2Vec2Model", seed: int = 0, **changes: Any) -> Any:
+    """A `Wav2Vec2Model`, `Wav2Vec2ForCTC`, `HubertModel` ...; `feat_extract_norm: layer` has biases as published."""
+    import transformers
+
+    config = getattr(transformers, "HubertConfig" if kind.startswith("Hubert") else "Wav2Vec2Config")
+    settings = {**SMALL, "conv_bias": changes.get("feat_extract_norm") == "layer", **changes}
+    return _make(kind, config(**settings), seed)
+
+
+def whisper(kind: str = "WhisperModel", seed: int = 0, **changes: Any) -> Any:
+    """A `WhisperModel`, `WhisperForConditionalGeneration` ..."""
+    import transformers
+
+    return _make(kind, transformers.WhisperConfig(**{**SMALL_WHISPER, **changes}), seed)
+
+
+def save_foreign(model: Any, folder: Path, **options: Any) -> Path:
+    """The folder, written by the reference implementation."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    model.save_pretrained(folder, **options)
+    return folder
+
+
+def _make(kind: str, config: Any, seed: int) -> Any:
+    import transformers
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = getattr(transformers, kind)(config).eval()
+        with torch.no_grad():  # a fresh model has zeros and ones where a trained one has not
+            for parameter in model.parameters():
+                parameter += 0.02 * torch.randn_like(parameter)
+    return model
