@@ -28,7 +28,7 @@ from sonosco_like.serialization import Document, Saved, Snapshot, absolute_path,
 from sonosco_like.training.changes import Changes, changed_values
 from sonosco_like.training.checks import SIZES
 from sonosco_like.training.exchange import is_mistake
-from sonosco_like.training.initialisation import InitialWeights, initialise
+from sonosco_like.training.initialisation import InitialWeights, initialise, is_worth_validating
 from sonosco_like.training.loaders import tokenizer_of
 from sonosco_like.training.provenance import copy_code, describe_environment, origin_of, warn_of_other_bits
 from sonosco_like.training.randomness import seed_everything
@@ -173,7 +173,8 @@ class Experiment:
     def _initialise(self) -> None:
         if self.init_from is not None and self.trainer.global_step == 0:
             trainer = self.trainer
-            initialise(trainer.model, self.init_from, tokenizer_of(trainer.train_data_loader))
+            matching = initialise(trainer.model, self.init_from, tokenizer_of(trainer.train_data_loader))
+            trainer.observations.untouched.is_wanted = is_worth_validating(trainer.model, self.init_from, matching)
 
     def _warn_of_other_bits(self) -> None:
         """Warn if this machine is not like the one that computed the checkpoint."""

@@ -27,12 +27,16 @@ class InitialWeights:
     Of all its weights, `only` those are taken whose names match a pattern such as `encoder.*`; those that match a
     pattern of `leave_out` stay as the seed drew them. `rename` maps prefixes of names in the checkpoint to prefixes of
     names in the model: `{listener.: encoder.}`.
+
+    With `validate` the model is validated before the first step, so that the log can tell whether the training makes it
+    better or worse. This is left out for an output layer that was drawn from the seed.
     """
 
     run: Path
     leave_out: list[str] = field(default_factory=list)
     rename: dict[str, str] = field(default_factory=dict)
     only: list[str] = field(default_factory=list)
+    validate: bool = True
 
 
 def initialise(model: nn.Module, init_from: InitialWeights | Path, tokenizer: Any = None) -> Matching:
@@ -53,6 +57,13 @@ def initialise(model: nn.Module, init_from: InitialWeights | Path, tokenizer: An
     for number, line in enumerate(matching.lines()):
         logger.log(logging.WARNING if number and "as asked" not in line else logging.INFO, "init_from: %s", line)
     return matching
+
+
+def is_worth_validating(model: nn.Module, init_from: InitialWeights | Path, matching: Matching) -> bool:
+    """Whether to validate a model before its first step: as asked, unless its whole output layer is new."""
+    outputs = set(getattr(model, "symbol_weights", ()))
+    taken = {*matching.matched, *matching.by_symbol.names}
+    return getattr(init_from, "validate", True) and (not outputs or bool(outputs & taken))
 
 
 def weights_of(checkpoint: Path) -> dict[str, Tensor]:

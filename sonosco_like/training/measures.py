@@ -199,7 +199,7 @@ class Validator:
             with trainer.averaging.applied(trainer.parts.model):
                 averaged = self.evaluate(loader)
             results |= measures.replace_validation(validation_prefix(name, averaged=True), averaged)
-        trainer.observations.end_validation()
+        trainer.observations.end_validation(results)
         return results
 
     def predict(self, loader: Any) -> list[Prediction]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sonosco_like.metrics import DecodedBatch
@@ -12,12 +12,18 @@ from sonosco_like.runs.run_folder import shown
 from sonosco_like.runs.run_table import validation_rows
 from sonosco_like.training.diagnosis import Facts, Point, diagnose, percent
 from sonosco_like.training.measures import validation_prefix
+from sonosco_like.training.randomness import generator_states, restore_generators
 
 logger = logging.getLogger(__name__)
 
 _ERROR_RATES = ("word_error_rate", "character_error_rate")  # the first one that is measured is explained
 _MOST_EXAMPLES = 200
 _FIRST_WARNING = 4  # validations in a row without a learned word; then twice as many each time
+_SHORT = {"word_error_rate": "WER", "character_error_rate": "CER", "sentence_error_rate": "SER"}
+_REMEDIES = (
+    " What helps: a lower learning rate, a longer FreezeParameters, smaller rates for early layers (`layer_decay` of "
+    "the optimizer), old data mixed in (several manifests with weights). See docs/fine-tuning.md"
+)
 
 
 class Observations:
@@ -28,6 +34,7 @@ class Observations:
         self._points: dict[int, Point] = {}
         self._examples: list[tuple[str, str]] = []
         self._hopeless = 0  # validations in a row
+        self.untouched = UntouchedModel(trainer)
 
     def begin_validation(self) -> None:
         """Forget the texts of the last validation."""
@@ -39,8 +46,17 @@ class Observations:
             room = _MOST_EXAMPLES - len(self._examples)
             self._examples += zip(made.references[:room], made.hypotheses[:room], strict=True)
 
-    def end_validation(self) -> None:
-        """Remember the measures of now; explain them if nothing was learned in several validations in a row."""
+    def begin_training(self) -> None:
+        """Validate the model that a fine-tuning begins with."""
+        self.untouched.measure()
+        if self.untouched.measures:
+            self._points.setdefault(0, Point(0, None, self.untouched.measures))
+
+    def end_validation(self, results: Mapping[str, float]) -> None:
+        """Remember the measures of now; explain them if nothing was learned in several validations in a row.
+
+        `results` are those of the validation set that was validated.
+        """
         trainer = self._trainer
         measures = trainer.performance_measures
         wanted = {name: measures[name] for name in measures if name == "loss" or name.startswith("val_")}
@@ -51,6 +67,7 @@ class Observations:
         self._hopeless = self._hopeless + 1 if facts is not None and facts.learned_nothing else 0
         if facts is not None and self._hopeless in (_FIRST_WARNING << n for n in range(32)):
             _explain(facts)
+        self.untouched.compare({name: results[name] for name in self.headlines() if name in results})
 
     def end_training(self) -> None:
         """Explain the end of a training, unless it was interrupted."""
@@ -94,6 +111,76 @@ class Observations:
         earlier = {int(row["step"]): Point(int(row["step"]), row.get("learning_rate"), row) for row in rows}
         known = {**earlier, **self._points}
         return [known[step] for step in sorted(known) if step <= self._trainer.global_step]
+
+
+class UntouchedModel:
+    """The model that a fine-tuning began with: its measures before the first step, which later ones are compared with.
+
+    `is_wanted` says that it is to be validated. Its `measures` are part of the state of the trainer.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+        self.is_wanted = False
+        self.measures: dict[str, float] = {}
+        self._worse: dict[str, int] = {}  # validations in a row, by measure
+
+    def measure(self) -> None:
+        """Validate the model, and log its measures as those of step 0.
+
+        No callback hears this validation but for the log, and no random generator moves: the training is the same
+        without it. A run that continues has the measures already.
+        """
+        trainer = self._trainer
+        if not self.is_wanted or self.measures or trainer.global_step or not trainer.validation_sets:
+            return
+        logger.info("Validating the model before training (init_from: {validate: false} leaves this out).")
+        states = generator_states()
+        try:
+            for name, loader in trainer.validation_sets.items():
+                found = trainer.validator.evaluate(loader)
+                self.measures |= {validation_prefix(name) + measure: value for measure, value in found.items()}
+        finally:
+            restore_generators(states)
+        trainer.log(self.measures)
+        shown = sorted(self.measures, key=lambda name: name.endswith("loss"))
+        logger.info("before training: %s", ", ".join(f"{_name_of(each)} {self._text(each)}" for each in shown))
+
+    def compare(self, results: Mapping[str, float]) -> None:
+        """Warn of the first, the second, the fourth... validation in a row that is worse; lower values are better."""
+        for name, value in results.items():
+            if name not in self.measures:
+                continue
+            self._worse[name] = 0 if value <= self.measures[name] else self._worse.get(name, 0) + 1
+            if self._worse[name] in (1 << n for n in range(32)):
+                logger.warning(
+                    "%s is %s at step %d: worse than the %s of the model before training.%s",
+                    _name_of(name), _text_of(name, value), self._trainer.global_step, self._text(name),
+                    _REMEDIES if self._worse[name] == 1 else "",
+                )  # fmt: skip
+
+    def state_dict(self) -> dict[str, float]:
+        """The measures."""
+        return dict(self.measures)
+
+    def load_state_dict(self, content: Mapping[str, float]) -> None:
+        """Continue with measures that were saved."""
+        self.measures = dict(content)
+
+    def _text(self, name: str) -> str:
+        return _text_of(name, self.measures[name])
+
+
+def _name_of(measure: str) -> str:
+    """The name of a measure for people: `val WER` for `val_word_error_rate`."""
+    for long, short in _SHORT.items():
+        if measure.endswith(long):
+            measure = measure.removesuffix(long) + short
+    return measure.replace("_", " ")
+
+
+def _text_of(measure: str, value: float) -> str:
+    return percent(value) if measure.endswith(tuple(_SHORT)) else f"{value:.4g}"
 
 
 def _family(name: str) -> str:

@@ -109,6 +109,7 @@ class TrainingSession:
             self._interval.count(lambda duration: replace(length_of(trainer), accumulated=1).steps_of(duration))
             trainer.validator.use_metrics(trainer.metrics)
             try_largest_first(trainer)
+            trainer.observations.begin_training()
             trainer.train()
             trainer.processes.barrier("end of training")
         except Stop as raised:

@@ -380,15 +380,17 @@ class ModelTrainer:
         """The state of the built parts and of the random generators."""
         if not self.parts.is_built:
             return {}
-        used, measures = self.used_weights.state_dict(), self.performance_measures.state_dict()
-        content = {**self.parts.state_dict(), "measures": measures, "recogniser": recogniser_layout(self)}
-        return {**content, **({"used_weights": used} if used else {})}
+        measures, layout = self.performance_measures.state_dict(), recogniser_layout(self)
+        further = {"used_weights": self.used_weights, "untouched_model": self.observations.untouched}
+        held = {name: content for name, part in further.items() if (content := part.state_dict())}
+        return {**self.parts.state_dict(), "measures": measures, "recogniser": layout, **held}
 
     def load_state_dict(self, content: dict[str, Any]) -> None:
         """Continue from what `state_dict` gave."""
         self.parts.load_state_dict(content)
         self.performance_measures.load_state_dict(content["measures"])
         self.used_weights.load_state_dict(content.get("used_weights", {}))
+        self.observations.untouched.load_state_dict(content.get("untouched_model", {}))
 
     upgrade = staticmethod(lambda version, fields: fields)  # the settings of version 1 are those of today
     upgrade_state = staticmethod(upgrade_position)
