@@ -21,10 +21,10 @@ logger = logging.getLogger(__name__)
 class FreezeParameters(AbstractCallback):
     """Freezes the parameters whose names match one of `patterns`, for a time or for the whole training.
 
-    `patterns` are for example `encoder.*` or `*.bias`. `until` is how long the parameters are frozen, such as `3ep` or
-    `500ba`; null means always. A frozen parameter gets no gradient, so the optimizer does not change it, not even by
-    weight decay. Statistics such as those of batch normalisation are no parameters and are still updated. `thawed`
-    is true when the time is over.
+    `patterns` are for example `encoder.*` or `*.bias`. `until` is how long the parameters are frozen: `3ep`, `500ba`,
+    `90min`, or a share of the training such as `0.2dur`; null means always. A frozen parameter gets no gradient, so the
+    optimizer does not change it, not even by weight decay, and has no moments of it until it learns. Statistics such as
+    those of batch normalisation are no parameters and are still updated. `thawed` is true when the time is over.
     """
 
     patterns: list[str] = field(default_factory=lambda: ["encoder.*"])

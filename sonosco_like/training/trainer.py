@@ -381,7 +381,7 @@ class ModelTrainer:
         if not self.parts.is_built:
             return {}
         measures, layout = self.performance_measures.state_dict(), recogniser_layout(self)
-        further = {"used_weights": self.used_weights, "untouched_model": self.observations.untouched}
+        further: dict[str, Any] = {"used_weights": self.used_weights, "untouched_model": self.observations.untouched}
         held = {name: content for name, part in further.items() if (content := part.state_dict())}
         return {**self.parts.state_dict(), "measures": measures, "recogniser": layout, **held}
 

@@ -67,7 +67,7 @@ from pathlib import Path
 from killing import KillAt
 from tiny_speech import speech_trainer
 from tiny import SaveAt
-from sonosco_like.callbacks import CsvFile, MetricsFile, WandbDestination
+from sonosco_like.callbacks import CsvFile, FreezeParameters, MetricsFile, WandbDestination
 from sonosco_like.callbacks.monitors import LogMeasures
 from sonosco_like.callbacks.tensorboard import TensorBoardCallback
 from sonosco_like.serialization import load

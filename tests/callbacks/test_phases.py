@@ -6,6 +6,7 @@ import logging
 
 import pytest
 import torch
+from killing import run_until_killed
 from tiny import SaveAt
 from tiny_speech import FEATURES, TOKENIZER, differences, speech_trainer, whole_and_resumed
 
@@ -13,6 +14,7 @@ from sonosco_like.callbacks import DisableSoftWindowAttention, FreezeParameters
 from sonosco_like.errors import UsageError
 from sonosco_like.events import CallbackError
 from sonosco_like.models import KeyValueDecoder, Recogniser, TDSEncoder, TDSGroup
+from sonosco_like.optim import SGD, Adagrad, AdamW
 from sonosco_like.serialization import load
 
 
@@ -49,6 +51,39 @@ def test_a_resumed_run_thaws_at_the_same_batch_and_ends_the_same(at, tmp_path):
     assert load(tmp_path / f"at-{at}").callbacks[0].thawed is (at > 5)
     assert differences(whole, resumed) == []
     assert all(parameter.requires_grad for parameter in resumed.model.parameters())
+
+
+@pytest.mark.parametrize("until", ["0.5dur", "6ba", "2ep"])
+def test_a_run_killed_around_the_thaw_ends_the_same(until, tmp_path):
+    whole = speech_trainer(FreezeParameters(until=until))
+    whole.start_training()
+    checkpoint = run_until_killed(tmp_path, f'FreezeParameters(until="{until}")', saved_at=5, killed_at=10)
+    resumed = load(checkpoint)
+    assert not resumed.callbacks[0].thawed
+    resumed.continue_training()
+    assert resumed.callbacks[0].thawed
+    others = ("callbacks", "gradient_norm")  # the callback that kills reads all measures
+    assert [path for path in differences(whole, resumed) if not any(each in path for each in others)] == []
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        AdamW(lr=0.01, weight_decay=0.5, amsgrad=True),
+        SGD(lr=0.01, momentum=0.9, weight_decay=0.5, nesterov=True),
+        Adagrad(lr=0.01, weight_decay=0.5),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+@pytest.mark.parametrize("accumulated", [1, 3])
+def test_neither_decay_nor_moments_touch_what_is_frozen(optimizer, accumulated, tmp_path):
+    fields = {"optimizer": optimizer, "accumulate_gradients": accumulated}
+    whole, resumed = whole_and_resumed(7, tmp_path, FreezeParameters(until="7ba"), **fields)
+    assert differences(whole, resumed) == []
+    drawn = speech_trainer().model.encoder.state_dict()
+    saved = load(tmp_path / "at-7").model.encoder.state_dict()
+    assert all(torch.equal(saved[name], drawn[name]) for name in drawn)
+    assert any(not torch.equal(each, drawn[name]) for name, each in whole.model.encoder.state_dict().items())
 
 
 def test_what_is_frozen_for_good_is_frozen_after_a_resume_too(tmp_path):
