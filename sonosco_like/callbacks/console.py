@@ -218,7 +218,7 @@ class ConsoleLog(Destination):
 
     def on_log(self, moment: Moment) -> None:
         wanted = {name: value for name, value in plain_values(moment.args["values"]).items() if self._is_wanted(name)}
-        heading = f"epoch {moment.args['epoch']} step {moment.args['step']}"
+        heading = f"epoch {moment.args['epoch'] + 1} step {moment.args['step']}"
         if heading != self._heading:
             self._print()
         self._heading = heading

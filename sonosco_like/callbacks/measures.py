@@ -81,7 +81,7 @@ def lower_is_better(measure: str, context: TrainerContext) -> bool:
     return directions[max(behind, key=len)]
 
 
-def judged_weights(measure: str, context: TrainerContext) -> Literal["", "plain", "averaged"]:
+def monitored_weights(measure: str, context: TrainerContext) -> Literal["", "plain", "averaged"]:
     """Which weights a measure judges: plain or averaged; empty if the trainer keeps no average of the weights."""
     if getattr(context, "averaging", None) is None:
         return ""

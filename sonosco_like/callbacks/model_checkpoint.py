@@ -11,8 +11,8 @@ from sonosco_like.callbacks.intervals import Every, epoch_is_over
 from sonosco_like.callbacks.measures import (
     is_evaluated_by_epoch,
     is_evaluated_by_validation,
-    judged_weights,
     lower_is_better,
+    monitored_weights,
 )
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback, Moment, TrainerContext
@@ -146,7 +146,7 @@ class ModelCheckpoint(AbstractCallback):
         """Warn if the best checkpoint would be used without the average of the weights."""
         if self.monitor is None or getattr(context, "averaging", None) is None or not context.processes.is_first:
             return
-        if judged_weights(self.monitor, context) == "plain" and self.monitor.startswith("val_"):
+        if monitored_weights(self.monitor, context) == "plain" and self.monitor.startswith("val_"):
             logger.warning(
                 "ModelCheckpoint ranks by %s, which judges the plain weights: the best checkpoint is used with its "
                 "plain weights, not with their average. To use the average, monitor val_ema_%s.",
@@ -170,7 +170,7 @@ class ModelCheckpoint(AbstractCallback):
         ranked = sorted({**self.best, context.global_step: float(value)}.items(), key=lambda each: sign * each[1])
         self.best = dict(ranked[: self.keep_best])
         if context.global_step in self.best:
-            context.used_weights.judge(judged_weights(self.monitor, context))
+            context.used_weights.note_best(monitored_weights(self.monitor, context))
             self._request_checkpoint(context)
 
     def _request_checkpoint(self, context: TrainerContext) -> None:
@@ -196,7 +196,7 @@ class ModelCheckpoint(AbstractCallback):
             logger.warning("No best weights are restored: no saved checkpoint has a value of %s.", self.monitor)
             return
         name = checkpoints.path_of(step).name
-        context.used_weights.put(weights, f"those of {name}", judged_weights(str(self.monitor), context))
+        context.used_weights.put(weights, f"those of {name}", monitored_weights(str(self.monitor), context))
         logger.info("The model has the weights of %s, the best by %s.", name, self.monitor)
 
 

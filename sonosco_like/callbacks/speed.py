@@ -192,7 +192,7 @@ class EpochTimeEstimate(PeriodicLogger):
         training_left = training_seconds_left(context, rate, batches) or 0.0
         logger.info(
             "An epoch takes %s. Left: %s of epoch %d, %s of the training.",
-            format_duration(epoch), format_duration(epoch_left), context.epoch, format_duration(training_left),
+            format_duration(epoch), format_duration(epoch_left), context.epoch + 1, format_duration(training_left),
         )  # fmt: skip
         return {
             "time/epoch_seconds": epoch,

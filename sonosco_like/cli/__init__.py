@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from sonosco_like.cli import terminal
-from sonosco_like.cli.terminal import outlive_the_console
+from sonosco_like.cli.terminal import survive_closed_console
 from sonosco_like.errors import ConfigError, SonoscoError, StorageError, did_you_mean
 from sonosco_like.redaction import mask_secrets
 from sonosco_like.version import __version__
@@ -78,7 +78,7 @@ def sonosco() -> None:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run a command and exit: 0 done, 1 failed, 2 wrong usage or config, 129, 130 or 143 after a signal."""
-    outlive_the_console()
+    survive_closed_console()
     terminal.listen()
     try:
         code = run(list(sys.argv[1:] if args is None else args))

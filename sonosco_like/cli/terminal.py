@@ -98,7 +98,7 @@ def _on_unraisable(unraisable: Any) -> None:
     sys.__unraisablehook__(unraisable)
 
 
-class _LastingStream:
+class _ClosableStream:
     """A text stream that writes nothing more once its other end is closed."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -136,9 +136,9 @@ class _LastingStream:
         os.close(null)
 
 
-def outlive_the_console() -> None:
+def survive_closed_console() -> None:
     """Let this process continue silently when its terminal or the reader of its output is closed."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is not None and not isinstance(stream, _LastingStream):
-            setattr(sys, name, _LastingStream(stream))
+        if stream is not None and not isinstance(stream, _ClosableStream):
+            setattr(sys, name, _ClosableStream(stream))

@@ -52,7 +52,7 @@ class Saver(Protocol):
 class ExportedWeights(Protocol):
     """The weights with which a saved trainer is used: those of the training, or others that a callback chose."""
 
-    def judge(self, kind: str) -> None:
+    def note_best(self, kind: str) -> None:
         """Note which weights (`plain`, `averaged`) were evaluated by the measure that makes this step the best."""
 
     def put(self, weights: Mapping[str, dict[str, Any]], origin: str, kind: str = "") -> None:

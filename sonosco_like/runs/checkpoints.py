@@ -106,7 +106,7 @@ def checkpoints_of(run: Path) -> list[Path]:
     """Every checkpoint of a run, the oldest first; without those of other runs and those named after another step."""
     found = checkpoint_folders(run)
     owners = Owners(run, found)
-    return [path for path in found if not owners.objection(path)]
+    return [path for path in found if not owners.reason_not_own(path)]
 
 
 def warn_of_foreign_checkpoints(run: Path) -> None:
@@ -114,8 +114,8 @@ def warn_of_foreign_checkpoints(run: Path) -> None:
     found = checkpoint_folders(run)
     owners = Owners(run, found)
     for path in (*found, run / FINAL):
-        if objection := owners.objection(path):
-            _warn_once(path, f"{path.name} is not used: {objection}. Move it out of {run}.")
+        if reason_not_own := owners.reason_not_own(path):
+            _warn_once(path, f"{path.name} is not used: {reason_not_own}. Move it out of {run}.")
 
 
 def _warn_once(path: Path, message: str) -> None:
@@ -129,7 +129,7 @@ def own_final(run: Path) -> Path | None:
     """The folder `final` of a finished run, intact or not; None if it is missing, or is another run's."""
     final = run / FINAL
     restore_previous(final)
-    is_own = (final / STATE_FILE).is_file() and not Owners(run, checkpoint_folders(run)).objection(final)
+    is_own = (final / STATE_FILE).is_file() and not Owners(run, checkpoint_folders(run)).reason_not_own(final)
     return final if is_own else None
 
 

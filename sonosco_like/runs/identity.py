@@ -46,12 +46,12 @@ class Owners:
     def _all(self, run: Path) -> list[Origin | None]:
         return [*self._origins.values(), _origin(run / FINAL)]
 
-    def objection(self, checkpoint: Path) -> str:
+    def reason_not_own(self, checkpoint: Path) -> str:
         """The reason why a checkpoint does not belong to this run; empty if it does, or if it is damaged."""
-        found = self._objection(checkpoint)
+        found = self._reason_not_own(checkpoint)
         return found if found and _is_whole(checkpoint) else ""
 
-    def _objection(self, checkpoint: Path) -> str:
+    def _reason_not_own(self, checkpoint: Path) -> str:
         """Checkpoints of older versions hold no id. They are from before the first one that holds an id."""
         origin = self._origins[checkpoint] if checkpoint in self._origins else _origin(checkpoint)
         step = step_of(checkpoint)

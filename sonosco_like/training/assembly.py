@@ -26,7 +26,7 @@ from sonosco_like.training.checks import (
     check_texts,
     fill_sizes,
 )
-from sonosco_like.training.loaders import Loaders, say_how_it_resumes
+from sonosco_like.training.loaders import Loaders, log_how_it_resumes
 from sonosco_like.training.optimization import Optimization, ScheduleLengths, rebuild_schedule
 from sonosco_like.training.processes import RankStates
 
@@ -209,7 +209,7 @@ class Assembly:
         self._count_schedule()
         check_shares(trainer)
         check_reduction(trainer)
-        say_how_it_resumes(trainer.train_data_loader, saved=trainer.experiment is not None)
+        log_how_it_resumes(trainer.train_data_loader, saved=trainer.experiment is not None)
         if trainer.position.global_step == 0:
             processes.offset_seed()
             check_serializable(trainer, must=trainer.experiment is not None)
@@ -294,7 +294,7 @@ class Assembly:
         self._tokenizer = trainer.build_tokenizer()
         check_data(trainer)
         position = trainer.position
-        self.loaders.go_to_saved_place(trainer.train_data_loader, position.epoch, position.batches_done)
+        self.loaders.restore_position(trainer.train_data_loader, position.epoch, position.batches_done)
         self.ranks.resume(trainer.train_data_loader)
 
     def _prepare_loader(self, setting: str, name: str) -> None:

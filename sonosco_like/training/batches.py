@@ -155,7 +155,10 @@ class EpochBatches:
         if self._processes.size > 1:
             (ended,) = self._processes.barrier("batch", float(batch is None))
             if ended and batch is not None:
-                logger.warning("Another process has no more batches in epoch %d: the rest is left.", position.epoch)
+                logger.warning(
+                    "Another process has no more batches in epoch %d, so the rest of the epoch is left out.",
+                    position.epoch + 1,
+                )
             batch = None if ended else batch
         if batch is not None:
             if position.phase != "training":  # a hook gave it
@@ -186,7 +189,7 @@ class EpochBatches:
         else:
             remedy = "The data is empty."
         name = name_of(self._loader)
-        raise UsageError(f"The training data, {name}, gave not one batch in epoch {epoch}. {remedy}")
+        raise UsageError(f"The training data, {name}, gave no batch in epoch {epoch + 1}. {remedy}")
 
 
 def describe_batch(batch: Any) -> str:
@@ -201,7 +204,7 @@ def describe_batch(batch: Any) -> str:
 
 _REMEDY = "or override `forward(batch)` and `compute_loss(output, batch)` in a class of your own from ModelTrainer"
 _PARTS = (list, tuple)  # forms of a batch whose last part is the target
-_told: set[tuple[str, ...]] = set()
+_warned: set[tuple[str, ...]] = set()
 
 
 def output_of(network: Callable[..., Any], model: nn.Module, batch: Any) -> Any:
@@ -229,16 +232,16 @@ def loss_of(loss: Callable[..., Any], output: Any, batch: Any, model: nn.Module)
     named = _arguments(_function_of(loss), batch, skipped=1)
     if not named:
         return loss(output, batch)
-    _tell_of_unused(batch, {*named, *_arguments(model.forward, batch)})
+    _warn_of_unused(batch, {*named, *_arguments(model.forward, batch)})
     return loss(output, **named)
 
 
 def check_loss(loss: Any, learning: bool) -> None:
     """Refuse a loss that is not one number, and in training one that depends on no parameter."""
     if not isinstance(loss, Tensor):
-        came = f"a {type(loss).__name__}"
+        found = f"a {type(loss).__name__}"
     elif loss.numel() != 1:
-        came = f"a tensor of {' x '.join(map(str, loss.shape))}"
+        found = f"a tensor of {' x '.join(map(str, loss.shape))}"
     elif learning and not loss.requires_grad:
         raise UsageError(
             "The loss does not depend on any parameter that learns: all of them are frozen, or the output was detached."
@@ -246,7 +249,7 @@ def check_loss(loss: Any, learning: bool) -> None:
     else:
         return
     raise UsageError(
-        f"The loss must be a tensor with one number, got {came}. Return its mean or sum; what else is worth knowing "
+        f"The loss must be a tensor with one number, got {found}. Return its mean or sum; what else is worth knowing "
         f"can be logged with `trainer.log(...)` or be a metric."
     )
 
@@ -268,8 +271,8 @@ def _inputs(model: nn.Module, batch: Any) -> tuple[tuple[Any, ...], dict[str, An
         return inputs, {}
     if isinstance(inputs, Mapping) and _binds(model.forward, (), dict(inputs)):
         return (), dict(inputs)
-    spread = isinstance(inputs, (list, tuple)) and len(inputs) > 1 and _binds(model.forward, tuple(inputs), {})
-    return (tuple(inputs), {}) if spread else ((inputs,), {})
+    takes_several = isinstance(inputs, (list, tuple)) and len(inputs) > 1 and _binds(model.forward, tuple(inputs), {})
+    return (tuple(inputs), {}) if takes_several else ((inputs,), {})
 
 
 def _refuse_unless_taken(model: nn.Module, batch: Any) -> None:
@@ -312,8 +315,8 @@ def _function_of(loss: Callable[..., Any]) -> Callable[..., Any]:
     return loss.forward if isinstance(loss, nn.Module) else loss
 
 
-def _tell_of_unused(batch: Mapping[Any, Any], used: set[str]) -> None:
+def _warn_of_unused(batch: Mapping[Any, Any], used: set[str]) -> None:
     unused = tuple(str(key) for key in batch if key not in used)
-    if unused and unused not in _told:
-        _told.add(unused)
+    if unused and unused not in _warned:
+        _warned.add(unused)
         logger.warning("Neither the model nor the loss takes %s of the batches.", ", ".join(unused))

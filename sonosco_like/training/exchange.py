@@ -124,8 +124,8 @@ class Consensus:
         if sums[_SQUARE] * self.size != sums[_PLACE] ** 2:
             places = ", ".join(f"process {rank} at {name!r}" for rank, name in enumerate(self.exchange(place)))
             raise UsageError(
-                f"The processes went different ways: {places}. A callback that listens in some of them only (`ranks`) "
-                f"must not call what all of them do together, such as evaluate()."
+                f"The processes are at different places: {places}. A callback that runs in some processes only "
+                f"(`ranks`) must not call what all processes do together, such as evaluate()."
             )
         return sums[_NUMBERS : _NUMBERS + len(numbers)]
 
@@ -151,7 +151,7 @@ class Consensus:
 
     def _sum(self, numbers: Sequence[float]) -> list[float]:
         if self.is_lost:
-            raise ProcessLostError("Another process of this run has ended; its message tells why.")
+            raise ProcessLostError("Another process of this run has ended; its own message gives the reason.")
         call = torch.zeros(_NUMBERS + MOST_NUMBERS, dtype=torch.float64)
         call[: len(numbers)] = torch.tensor(numbers, dtype=torch.float64)
         exchanged.append(call)
@@ -165,7 +165,9 @@ class Consensus:
         except RuntimeError as error:
             self.is_over = self.is_lost = True
             late = f" or took longer than {self.limit}, which is the `process_timeout`" if self.limit else ""
-            raise ProcessLostError(f"Another process of this run has ended{late}; its message tells why.") from error
+            raise ProcessLostError(
+                f"Another process of this run has ended{late}; its own message gives the reason."
+            ) from error
 
     def _resolve(self, own: Exception | None) -> Exception:
         """The result for all processes if some of them stop or fail: the first failure, otherwise the widest Stop."""
@@ -247,7 +249,7 @@ class Sharing:
                 distributed.all_reduce(gradient.div_(size))
 
     @torch.no_grad()
-    def spread_buffers(self, model: nn.Module) -> None:
+    def broadcast_buffers(self, model: nn.Module) -> None:
         """Give every process the buffers of the first one, such as the statistics of batch normalisation."""
         self._in_messages("buffers", persistent_buffers(model), _from_first)
 
@@ -273,7 +275,7 @@ class Sharing:
 
 
 @torch.no_grad()
-def spread(model: nn.Module) -> None:
+def broadcast_weights(model: nn.Module) -> None:
     """Give every process the weights and buffers of the first one."""
     for tensor in (*model.parameters(), *persistent_buffers(model)):
         values = tensor.detach().contiguous()

@@ -1,7 +1,7 @@
 """Wrappers that give loaders of any kind a position, and random numbers that can be repeated.
 
-A foreign loader may draw from the generators that dropout draws from, at moments that are others after a resume. So
-each of its batches is made with generators that begin at (seed, epoch, batch), and leaves the trainer's as they were.
+A foreign loader may draw from the same generators as dropout, at different moments after a resume. Therefore each of
+its batches is made with generators that are seeded with (seed, epoch, batch), and those of the trainer are restored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def close_batches(batches: Iterator[Any]) -> None:
         shut_down(batches)
 
 
-class Apart:
+class SeededBatches:
     """The batches of an iterable, each made with random numbers that depend only on its position."""
 
     def __init__(self, iterable: Any, seed: int, epoch: int, position: int = 0) -> None:
@@ -51,7 +51,7 @@ class Apart:
         close_batches(self._batches)
 
 
-class Wrapped:
+class LoaderWrapper:
     """The base of wrappers around a loader; all other attributes are those of the loader."""
 
     draws_nothing = True
@@ -72,10 +72,10 @@ class Wrapped:
 
 def name_of(loader: Any) -> str:
     """The name of the class of the original loader."""
-    return type(loader.loader if isinstance(loader, Wrapped) else loader).__name__
+    return type(loader.loader if isinstance(loader, LoaderWrapper) else loader).__name__
 
 
-class ReplayedLoader(Wrapped):
+class ReplayedLoader(LoaderWrapper):
     """An iterable without a position: to reach batch k, all batches before it are made again and skipped."""
 
     def __init__(self, loader: Any, seed: int) -> None:
@@ -104,12 +104,14 @@ class ReplayedLoader(Wrapped):
         if hasattr(self.loader, "set_epoch"):
             self.loader.set_epoch(self.epoch)
         reseed(generators_in(self.loader), self.seed, self.epoch)
-        batches = Apart(self.loader, self.seed, self.epoch)
+        batches = SeededBatches(self.loader, self.seed, self.epoch)
         if skipped:
-            logger.warning("%s has no position; skipping %d batches.", type(self.loader).__name__, skipped)
+            logger.warning(
+                "%s cannot start at a position: %d batches are read and skipped.", type(self.loader).__name__, skipped
+            )
         return self._serve(batches, skipped)
 
-    def _serve(self, batches: Apart, skipped: int) -> Generator[Any, None, None]:
+    def _serve(self, batches: SeededBatches, skipped: int) -> Generator[Any, None, None]:
         for position, batch in enumerate(batches):
             if position >= skipped:
                 self.position = position + 1
@@ -117,7 +119,7 @@ class ReplayedLoader(Wrapped):
         self.position = 0
 
 
-class StatefulLoader(Wrapped):
+class StatefulLoader(LoaderWrapper):
     """A loader that has its position in a `state_dict`, but starts again when it is iterated, such as torchdata's.
 
     Its state is loaded again before each pass, so that a stopped pass continues, in this process or in another one.
@@ -126,9 +128,9 @@ class StatefulLoader(Wrapped):
     def __init__(self, loader: Any, seed: int) -> None:
         super().__init__(loader, seed)
         self._read = 0  # batches of this pass
-        self._begun = False
+        self._has_started = False
         self._source: Any = None
-        self._beginning: Any = None
+        self._first_state: Any = None
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the epoch."""
@@ -141,23 +143,23 @@ class StatefulLoader(Wrapped):
 
     def rewind(self) -> None:
         """Go to the first batch of the pass."""
-        if self._begun:
-            self.loader.load_state_dict(copy.deepcopy(self._beginning))
+        if self._has_started:
+            self.loader.load_state_dict(copy.deepcopy(self._first_state))
         self._read, self._source = 0, None
 
     def state_dict(self) -> dict[str, Any]:
         """The position, as the loader gives it."""
         with drawing_from(self.seed, self.epoch, _OPENING, self._read):
-            place = copy.deepcopy(self.loader.state_dict()) if self._begun else None
-        place = {"loader": place, "beginning": self._beginning}
+            place = copy.deepcopy(self.loader.state_dict()) if self._has_started else None
+        place = {"loader": place, "beginning": self._first_state}
         return {"seed": self.seed, "epoch": self.epoch, "read": self._read, **place}
 
     def load_state_dict(self, content: dict[str, Any]) -> None:
         """Go to the position of a `state_dict`."""
         self.seed, self.epoch, self._read = content["seed"], content["epoch"], content["read"]
-        self._begun, self._source = content["loader"] is not None, None
-        self._beginning = content["beginning"]
-        if self._begun:
+        self._has_started, self._source = content["loader"] is not None, None
+        self._first_state = content["beginning"]
+        if self._has_started:
             self.loader.load_state_dict(copy.deepcopy(content["loader"]))
 
     def __iter__(self) -> Generator[Any, None, None]:
@@ -168,7 +170,7 @@ class StatefulLoader(Wrapped):
 
     def _serve(self) -> Generator[Any, None, None]:
         while True:
-            if self._source is None:  # it was sent elsewhere meanwhile
+            if self._source is None:  # its position was changed meanwhile
                 self._open()
             try:
                 batch = next(self._source)
@@ -179,35 +181,35 @@ class StatefulLoader(Wrapped):
             yield batch
 
     def _open(self) -> None:
-        self._source = Apart(self.loader, self.seed, self.epoch, self._read)
-        self._begun = True
+        self._source = SeededBatches(self.loader, self.seed, self.epoch, self._read)
+        self._has_started = True
         if self._read == 0:
-            self._beginning = copy.deepcopy(self.loader.state_dict())
+            self._first_state = copy.deepcopy(self.loader.state_dict())
 
 
-def deal(batches: Sequence[Any], rank: int, world_size: int, divisible: bool, even: bool) -> list[Any]:
-    """The batches of one of `world_size` processes: one of each round.
+def shard_batches(batches: Sequence[Any], rank: int, world_size: int, divisible: bool, equal_shards: bool) -> list[Any]:
+    """The batches of one of `world_size` processes: one batch of each round.
 
-    What does not fill a round is divided anew among all, if batches are lists of examples and so `divisible`. Is that
-    impossible, it is left out where all must have equally many batches (`even`), and else given to the first processes.
+    The rest does not fill a round. If batches are lists of examples (`divisible`), its examples are divided among all
+    processes. If that is impossible, `equal_shards` leaves the rest out; otherwise the first processes get it.
     """
     full = len(batches) // world_size * world_size
     rounds, rest = list(batches[:full]), list(batches[full:])
     if rest and divisible:
-        rounds, rest = _divided(rounds, rest, world_size)
-    return rounds[rank::world_size] + ([] if even else rest[rank : rank + 1])
+        rounds, rest = _divide_rest(rounds, rest, world_size)
+    return rounds[rank::world_size] + ([] if equal_shards else rest[rank : rank + 1])
 
 
 def left_out(batches: Sequence[Any], world_size: int, divisible: bool) -> int:
-    """How many examples, or batches that cannot be divided, no process gets where all must have equally many."""
-    dealt = [deal(batches, rank, world_size, divisible, even=True) for rank in range(world_size)]
+    """How many examples, or batches that cannot be divided, are left out so that all shards have the same size."""
+    shards = [shard_batches(batches, rank, world_size, divisible, equal_shards=True) for rank in range(world_size)]
     if not divisible:
-        return len(batches) - sum(map(len, dealt))
-    return sum(map(len, batches)) - sum(len(batch) for share in dealt for batch in share)
+        return len(batches) - sum(map(len, shards))
+    return sum(map(len, batches)) - sum(len(batch) for share in shards for batch in share)
 
 
-def _divided(rounds: list[Any], rest: list[Any], world_size: int) -> tuple[list[Any], list[Any]]:
-    """One more round of what is left, or two instead of the last full one if it is less than one for each process."""
+def _divide_rest(rounds: list[Any], rest: list[Any], world_size: int) -> tuple[list[Any], list[Any]]:
+    """One more round of the rest; or two in place of the last full one if the rest is too small for all processes."""
     examples = [example for batch in rest for example in batch]
     if len(examples) >= world_size:
         return [*rounds, *_split(examples, world_size)], []
@@ -218,7 +220,7 @@ def _divided(rounds: list[Any], rest: list[Any], world_size: int) -> tuple[list[
 
 
 def _split(examples: list[Any], parts: int) -> list[list[Any]]:
-    """So many parts of the same length, or one less."""
+    """The examples in `parts` parts, whose lengths differ by one at most."""
     share, more = divmod(len(examples), parts)
     edges = [part * share + min(part, more) for part in range(parts + 1)]
     return [examples[begin:end] for begin, end in pairwise(edges)]

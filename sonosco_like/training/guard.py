@@ -210,7 +210,7 @@ class Guard:
         position = trainer.position
         value = "not a number in another process" if math.isfinite(loss) else str(float(loss))
         message = (
-            f"The loss is {value} at epoch {position.epoch}, step {position.step}, on a batch with "
+            f"The loss is {value} in epoch {position.epoch + 1}, batch {position.step + 1}, on a batch with "
             f"{describe_batch(batch)}."
         )
         if trainer.non_finite == "stop":

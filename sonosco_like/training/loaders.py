@@ -14,7 +14,7 @@ import torch
 from sonosco_like.data import AudioDataLoader
 from sonosco_like.errors import UsageError
 from sonosco_like.serialization import REGISTRY, serializable
-from sonosco_like.training.foreign_loader import Apart, ReplayedLoader, StatefulLoader, Wrapped, name_of
+from sonosco_like.training.foreign_loader import LoaderWrapper, ReplayedLoader, SeededBatches, StatefulLoader, name_of
 from sonosco_like.training.processes import Processes
 from sonosco_like.training.torch_loader import TorchLoader, can_be_placed
 
@@ -35,8 +35,8 @@ class LoaderFromPython:
     def remedy(self, name: str) -> str:
         """The message about the missing loader, and how to give it again."""
         return (
-            f"The {name} of this run came from a {self.kind} that was made in Python, which no file can hold. Give it "
-            f"again and continue in Python: `trainer = load(CHECKPOINT); trainer.{name} = ...; "
+            f"The {name} of this run was a {self.kind} made in Python, which a file cannot hold. Give it again and "
+            f"continue in Python: `trainer = load(CHECKPOINT); trainer.{name} = ...; "
             f"trainer.continue_training()`. Or give the trainer a @serializable function that makes it."
         )
 
@@ -61,14 +61,14 @@ class Loaders:
         if processes.size > 1:
             self._seed = processes.from_first(self.seed)
 
-    def adapt(self, loader: Any, even: bool = False) -> Any:
-        """A loader that can start at any batch and changes no generator; with `even`, all shards have the same size."""
+    def adapt(self, loader: Any, equal_shards: bool = False) -> Any:
+        """A loader that can start at any batch and changes no generator; `equal_shards` gives each process as much."""
         if isinstance(loader, AudioDataLoader):
             loader.take_seed(self.seed)
         known = self.find(loader)
         if known is not loader or _is_ready(loader):
             return known
-        adapted = _adapted(loader, self.seed, even)
+        adapted = _adapted(loader, self.seed, equal_shards)
         if adapted is not loader:
             self._adapted.append((loader, adapted))
         return adapted
@@ -83,7 +83,7 @@ class Loaders:
             return islice(loader, position, None)
         if isinstance(loader, AudioDataLoader) or getattr(loader, "draws_nothing", False):
             return iter(loader)
-        return Apart(loader, self.seed, epoch, position)
+        return SeededBatches(loader, self.seed, epoch, position)
 
     def close(self) -> None:
         """End the workers that loaders keep from one epoch to the next."""
@@ -104,7 +104,7 @@ class Loaders:
         for _, adapted in self._adapted:
             adapted.seed = self.seed
 
-    def go_to_saved_place(self, loader: Any, epoch: int, position: int) -> None:
+    def restore_position(self, loader: Any, epoch: int, position: int) -> None:
         """Put the training data where it was saved; `epoch` and `position` are where the trainer was."""
         saved, self._saved = self._saved, None
         if saved is None or not _has_place(loader):
@@ -118,8 +118,8 @@ class Loaders:
             loader.load_state_dict(saved["place"])
         except Exception as error:  # each loader has its own error for a state that is not its own
             raise UsageError(
-                f"The training data, {name_of(loader)}, cannot take the place that was saved: "
-                f"{type(error).__name__}: {error}. Give a loader of the same kind as the run began with."
+                f"The training data, {name_of(loader)}, cannot return to its saved position: "
+                f"{type(error).__name__}: {error}. Give a loader of the same class as at the start of the run."
             ) from error
 
     def saved_form(self, value: Any, in_text: bool) -> Any:
@@ -146,31 +146,31 @@ def made(loader: Any) -> Any:
     return loader() if _is_function(loader) else loader
 
 
-def say_how_it_resumes(loader: Any, saved: bool) -> None:
+def log_how_it_resumes(loader: Any, saved: bool) -> None:
     """Log, once, how a resumed run treats a foreign loader."""
     if isinstance(loader, TorchLoader):
         loader.check_order()
     if isinstance(loader, ReplayedLoader):
         logger.info(
-            "%s keeps no place (it has no %s): a resumed run makes the batches it has seen again and passes over them, "
-            "and is exact only if they are the same each time.",
+            "%s cannot save its position, because it has no %s. A resumed run reads the earlier batches again and "
+            "skips them. It is exact only if the loader gives the same batches each time.",
             name_of(loader), " or ".join(_PLACE),
         )  # fmt: skip
     if saved and not _is_registered(getattr(loader, "loader", loader)):
         logger.info(
-            "%s was made in Python: checkpoints hold everything but it. Whoever resumes this run gives it again.",
+            "%s was made in Python, so checkpoints cannot hold it. Give it again when you resume this run.",
             name_of(loader),
         )
 
 
-def _adapted(loader: Any, seed: int, even: bool) -> Any:
+def _adapted(loader: Any, seed: int, equal_shards: bool) -> Any:
     if _has_place(loader):
         return loader if hasattr(loader, "set_epoch") else StatefulLoader(loader, seed)
-    return TorchLoader(loader, seed, even) if can_be_placed(loader) else ReplayedLoader(loader, seed)
+    return TorchLoader(loader, seed, equal_shards) if can_be_placed(loader) else ReplayedLoader(loader, seed)
 
 
 def _is_ready(loader: Any) -> bool:
-    ready = (list, tuple, dict, str, bytes, AudioDataLoader, LoaderFromPython, Wrapped)
+    ready = (list, tuple, dict, str, bytes, AudioDataLoader, LoaderFromPython, LoaderWrapper)
     return loader is None or isinstance(loader, ready) or not hasattr(type(loader), "__iter__")
 
 

@@ -177,13 +177,13 @@ class Validator:
         with torch.no_grad():
             return measure(self._training_metrics, DecodedBatch(batch, output))
 
-    def evaluate(self, loader: Any, evaluate_batch: Callable[[Any], dict[str, Sums]] | None = None) -> RunningMeasures:
+    def evaluate(self, loader: Any, measure_batch: Callable[[Any], dict[str, Sums]] | None = None) -> RunningMeasures:
         """Loss and metrics on the data of a loader, whose position does not change."""
         trainer, found = self._trainer, RunningMeasures()
-        evaluate_batch = evaluate_batch or self.evaluate_unheard
+        measure_batch = measure_batch or self.evaluate_batch
         with self._opened(loader) as batches:
             for batch in batches:
-                for name, sums in evaluate_batch(batch).items():
+                for name, sums in measure_batch(batch).items():
                     found.add(name, sums)
         if trainer.processes.size > 1:
             found.all_reduce(trainer.processes.sum, trainer.parts.device)
@@ -220,7 +220,7 @@ class Validator:
         self._predictions.append((loader, found))
         return found
 
-    def evaluate_heard(self, batch: Any) -> dict[str, Sums]:
+    def validate_batch(self, batch: Any) -> dict[str, Sums]:
         """The sums of the measures of one batch of a validation, with the event of the prediction."""
         output, found = self._loss_of(batch)
         needs = needs_of(self._trainer.metrics) | self._needs_of_callbacks()
@@ -228,7 +228,7 @@ class Validator:
         self._trainer.observations.add_texts(made)
         return {**found, **self._measure(made, output, batch)}
 
-    def evaluate_unheard(self, batch: Any) -> dict[str, Sums]:
+    def evaluate_batch(self, batch: Any) -> dict[str, Sums]:
         """The same without the event of the prediction."""
         output, found = self._loss_of(batch)
         with self._trainer.listeners.muted():

@@ -110,7 +110,7 @@ def try_buckets(trainer: Any) -> Iterator[Trial]:
         if trial is not None and trial.is_tried:
             yield trial
         elif trial is not None or not _is_expected_to_fit(tried, loader, indices, meter):
-            yield _neediest(tried, [_size(loader, each) for each in batches[place:]], meter)
+            yield _trial_of_largest_need(tried, [_size(loader, each) for each in batches[place:]], meter)
             return
 
 
@@ -118,7 +118,7 @@ def _is_expected_to_fit(tried: Sequence[Trial], loader: AudioDataLoader, indices
     return meter.limit is None or expected_need(tried, *_size(loader, indices)) <= meter.limit
 
 
-def _neediest(tried: Sequence[Trial], sizes: Sequence[tuple[int, float]], meter: MemoryMeter) -> Trial:
+def _trial_of_largest_need(tried: Sequence[Trial], sizes: Sequence[tuple[int, float]], meter: MemoryMeter) -> Trial:
     """The trial, not carried out, of the batch that needs most memory; at least all of it, as it does not fit."""
     needs = [max(expected_need(tried, *size), (meter.limit or 0) / _USED_SHARE) for size in sizes]
     most = max(range(len(sizes)), key=needs.__getitem__)

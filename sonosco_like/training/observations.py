@@ -33,7 +33,7 @@ class Observations:
         self._trainer = trainer
         self._points: dict[int, Point] = {}
         self._examples: list[tuple[str, str]] = []
-        self._hopeless = 0  # validations in a row
+        self._without_words = 0  # validations in a row
         self.untouched = UntouchedModel(trainer)
 
     def begin_validation(self) -> None:
@@ -64,8 +64,8 @@ class Observations:
         if not trainer.processes.is_first:
             return
         facts = self.facts()
-        self._hopeless = self._hopeless + 1 if facts is not None and facts.learned_nothing else 0
-        if facts is not None and self._hopeless in (_FIRST_WARNING << n for n in range(32)):
+        self._without_words = self._without_words + 1 if facts is not None and facts.learned_nothing else 0
+        if facts is not None and self._without_words in (_FIRST_WARNING << n for n in range(32)):
             _explain(facts)
         self.untouched.compare({name: results[name] for name in self.headlines() if name in results})
 

@@ -57,17 +57,17 @@ class Optimization:
         self._processes = processes or Processes()
         self._named = dict(model.named_parameters())
         self._parameters = list(self._named.values())
-        self._coming: Weight = 1.0
-        self._settled = 0  # what `pending` was when a batch was last complete
+        self._next_weight: Weight = 1.0
+        self._pending_before = 0  # what `pending` was when a batch was last complete
         self._changed: Literal["gradients", "weights"] | None = None  # what a step has begun to change since then
 
-    def announce(self, weight: Tensor | float) -> None:
+    def set_weight(self, weight: Tensor | float) -> None:
         """Set what the next loss is averaged over; without this, all batches count the same."""
-        self._coming = weight if type(weight) is float else _number(weight)
+        self._next_weight = weight if type(weight) is float else _number(weight)
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradients of a batch to the mean of those that wait for a step."""
-        weight, self._coming = self._coming, 1.0
+        weight, self._next_weight = self._next_weight, 1.0
         if self.pending == 0 and self._processes.size == 1:
             self.pending, self.weight = 1, weight
         else:
@@ -136,23 +136,23 @@ class Optimization:
             self.optimizer.zero_grad(set_to_none=True)
         self.pending, self.weight = 0, 0.0
 
-    def settle(self) -> None:
+    def complete_batch(self) -> None:
         """Complete a batch: everything later belongs to the next one. A step that a Stop interrupted is left out."""
         if self._changed == "gradients":
             self.forget_gradients()
             if self.scaler:
                 self.scaler.update()
         self._changed = None
-        self._settled = self.pending
+        self._pending_before = self.pending
 
     def undo(self) -> bool:
         """Forget the batch under way. False if its gradients cannot be separated from those before it."""
         if self._changed == "weights":
             return False
-        if self._settled == 0:
+        if self._pending_before == 0:
             self.forget_gradients()
             return True
-        return self.pending == self._settled and self._changed is None
+        return self.pending == self._pending_before and self._changed is None
 
     def use_schedule(self, scheduler: Any) -> None:
         """Continue with another schedule, which is already at the right step."""
@@ -184,7 +184,7 @@ class Optimization:
             load_plain_state(self.scheduler, content["scheduler"])
         elif "scheduler" in content:
             self.steps_before = steps_done(content["scheduler"])
-        self.pending = self._settled = content["pending"]
+        self.pending = self._pending_before = content["pending"]
         gradients = content["gradients"]
         for name, parameter in self._named.items():
             parameter.grad = gradients[name].to(parameter.device) if name in gradients else None

@@ -19,15 +19,15 @@ from sonosco_like.training.exchange import (
     MOST_NUMBERS,
     Consensus,
     Sharing,
+    broadcast_weights,
     exchanged,
     from_plain,
     release_exchanged,
-    spread,
     to_plain,
 )
 from sonosco_like.training.foreign_loader import name_of
 from sonosco_like.training.randomness import generator_states, restore_generators
-from sonosco_like.training.torch_loader import is_dealt
+from sonosco_like.training.torch_loader import has_distributed_sampler
 
 # Between exchanges the processes wait for one another at roll calls, where one that ended is noticed at once: a first
 # process that makes a corpus for hours, or decodes a test set, is no reason to end the run.
@@ -147,7 +147,7 @@ class Processes:
         """Give every process the weights and statistics of the first one."""
         if self.size > 1:
             self.barrier("share state")
-            spread(model)
+            broadcast_weights(model)
 
     def all_reduce_gradients(self, model: nn.Module) -> None:
         """Average the gradients over all processes, and take the buffers of the first one, such as running statistics.
@@ -162,13 +162,13 @@ class Processes:
         unused = any(parameter.grad is None for parameter in parameters)
         (some_unused,) = self.barrier("gradients", float(unused))
         self._sharing.average_gradients(parameters, self.size, some_unused=bool(some_unused))
-        self._sharing.spread_buffers(model)
+        self._sharing.broadcast_buffers(model)
 
     def broadcast_buffers(self, model: nn.Module) -> None:
         """Give every process the buffers of the first one, also if a batch was not trained on."""
         if self.size > 1:
             self.barrier("buffers")
-            self._sharing.spread_buffers(model)
+            self._sharing.broadcast_buffers(model)
 
     def sync_batch_norm(self, model: nn.Module) -> nn.Module:
         """Let batch normalisation treat the batches of all processes as one; torch's own can do this on GPUs only."""
@@ -191,10 +191,10 @@ class Processes:
         """Let a loader give only the shard of this process."""
         if self.size == 1 or loader is None:
             return
-        dealing: Any = loader if hasattr(loader, "distribute") else getattr(loader, "dataset", None)
-        if hasattr(dealing, "distribute"):
-            dealing.distribute(self.rank, self.size)
-        elif not is_dealt(loader):
+        target: Any = loader if hasattr(loader, "distribute") else getattr(loader, "dataset", None)
+        if hasattr(target, "distribute"):
+            target.distribute(self.rank, self.size)
+        elif not has_distributed_sampler(loader):
             raise UsageError(
                 f"{name_of(loader)} would give each of the {self.size} processes the same batches: a loader for "
                 f"several processes, or its dataset, needs a method distribute(rank, world_size), or a sampler such as "
@@ -230,10 +230,10 @@ def _begin(local_rank: int) -> None:
         torch.cuda.set_device(local_rank % torch.cuda.device_count())
     _join_group(backend)
     distributed.distributed_c10d._set_pg_timeout(_NO_LIMIT)
-    atexit.register(_leave)
+    atexit.register(_leave_group)
 
 
-def _leave() -> None:
+def _leave_group() -> None:
     release_exchanged()
     distributed.destroy_process_group()
 

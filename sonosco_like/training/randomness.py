@@ -39,7 +39,7 @@ def describe_seeds(experiment: Any) -> list[tuple[str, str]]:
     return lines if corpus is None else [*lines, ("generated corpus", f"{corpus} (corpus.seed)")]
 
 
-class _Watched:
+class _CachedState:
     """A global generator whose state is copied only if the generator has moved since the last copy.
 
     Copying the state of Python's or NumPy's generator takes as long as a small training step. Comparing the memory of
@@ -56,7 +56,7 @@ class _Watched:
     def state(self) -> Any:
         """The state of now."""
         if self._look is None or self._look() != self._seen:
-            self._look = self._watch() if _memory_tells() else None
+            self._look = self._watch() if _memory_shows_draws() else None
             self._seen = self._look() if self._look is not None else None
             self._state = self._copy_state()
         return self._state
@@ -69,18 +69,18 @@ def _memory_of(part: Any) -> Any:
 
 
 @functools.cache
-def _memory_tells() -> bool:
+def _memory_shows_draws() -> bool:
     """Whether each draw changes what `_memory_of` shows, tried with other generators of the same kinds."""
     if sys.implementation.name != "cpython":
         return False
     python, numpy, bits = random.Random(0), np.random.RandomState(0), np.random.MT19937(0)
-    watched_and_drawn = (
+    generators_and_draws = (
         (python, python.random),
         (bits, bits.random_raw),
         (numpy, numpy.standard_normal),
         (numpy, numpy.standard_normal),  # it gives the second number of a pair, and leaves the bits alone
     )
-    for part, draw in watched_and_drawn:
+    for part, draw in generators_and_draws:
         before = _memory_of(part).raw
         draw()
         if _memory_of(part).raw == before:
@@ -107,8 +107,8 @@ def _numpy_state() -> tuple[str, Any, int, int, float]:
     return name, keys, int(position), int(has_gauss), float(gauss)
 
 
-_PYTHON = _Watched(_watch_python, random.getstate)
-_NUMPY = _Watched(_watch_numpy, _numpy_state)
+_PYTHON = _CachedState(_watch_python, random.getstate)
+_NUMPY = _CachedState(_watch_numpy, _numpy_state)
 
 
 def generator_states() -> dict[str, Any]:
@@ -130,7 +130,7 @@ def mix_seed(*key: int) -> int:
     return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])
 
 
-_APART = np.random.MT19937(0)  # what NumPy draws from inside `drawing_from`
+_SEPARATE_BITS = np.random.MT19937(0)  # what NumPy draws from inside `drawing_from`
 
 
 def cpu_states() -> tuple[Tensor, Any, Any]:
@@ -141,7 +141,7 @@ def cpu_states() -> tuple[Tensor, Any, Any]:
 _has_cuda = functools.cache(torch.cuda.is_available)  # it looks for devices each time it is asked
 
 
-def have_drawn(before: tuple[Tensor, Any, Any]) -> bool:
+def have_moved(before: tuple[Tensor, Any, Any]) -> bool:
     """Whether a generator of the CPU has moved since `cpu_states`; also if only a copy of its state could tell."""
     after = cpu_states()
     return (
@@ -163,7 +163,9 @@ def drawing_from(*key: int) -> Iterator[None]:
     """Seed the generators of the CPU with a key of numbers; afterwards restore their states."""
     before = cpu_states()
     bits = _OF_NUMPY.get_bit_generator()
-    _OF_NUMPY.set_bit_generator(_APART)  # quicker than to put the state back, but it forgets a kept normal number
+    _OF_NUMPY.set_bit_generator(
+        _SEPARATE_BITS
+    )  # quicker than to put the state back, but it forgets a kept normal number
     seed = mix_seed(*key)
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
@@ -174,8 +176,8 @@ def drawing_from(*key: int) -> Iterator[None]:
         torch.set_rng_state(before[0])
         random.setstate(before[1])
         _OF_NUMPY.set_bit_generator(bits)
-        has_kept_normal = before[2][3]
-        if has_kept_normal or bits is _APART:  # inside another `drawing_from`
+        has_spare_normal = before[2][3]
+        if has_spare_normal or bits is _SEPARATE_BITS:  # inside another `drawing_from`
             np.random.set_state(before[2])
 
 

@@ -192,18 +192,18 @@ class UsedWeights:
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
         self._own: dict[str, _State] = {}  # those of the training, while others are in their place
-        self._judged: tuple[int, str] = (
+        self._best: tuple[int, str] = (
             -1,
             "",
         )  # at which step a checkpoint was the best, and which weights were judged
         self.origin = ""
         self.kind = ""
 
-    def judge(self, kind: str) -> None:
+    def note_best(self, kind: str) -> None:
         """Record which weights the measure judges that makes this step the best; of several measures, the first."""
         step = self._trainer.global_step
-        if kind and self._judged[0] != step:
-            self._judged = step, kind
+        if kind and self._best[0] != step:
+            self._best = step, kind
 
     def put(self, weights: Mapping[str, _State], origin: str, kind: str = "") -> None:
         """Give the model, and the average of its weights if there is one, other weights: their states by name."""
@@ -251,13 +251,13 @@ class UsedWeights:
     def state_dict(self) -> dict[str, Any]:
         """The origin of the weights, and which are used; empty if there is no choice."""
         final = {"origin": self.origin, "kind": self.kind} if self.origin else {}
-        step, kind = self._judged
+        step, kind = self._best
         return {**final, **({"judged_at": step, "judged": kind} if kind else {})}
 
     def load_state_dict(self, content: Mapping[str, Any]) -> None:
         """Take over the origin of the loaded weights."""
         self.origin, self.kind = content.get("origin", ""), content.get("kind", "")
-        self._judged = content.get("judged_at", -1), content.get("judged", "")
+        self._best = content.get("judged_at", -1), content.get("judged", "")
 
     def _present(self) -> dict[str, _State]:
         parts = {name: getattr(self._trainer, name, None) for name in PARTS}

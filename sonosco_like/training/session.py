@@ -1,4 +1,4 @@
-"""What surrounds the loop of a trainer: how a run begins and ends, what is due at the end of a batch or an epoch."""
+"""The frame around the loop of a trainer: start and end of a run, and what is due after a batch or an epoch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RUN_FOLDER = ""  # stands for the run folder, where a path of its own would be
 
 
 class Requests:
-    """What waits for the end of the batch. Several processes take the requests of all at the same batch."""
+    """Requests to stop or to save, which wait for the end of the batch; all processes follow them at the same one."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
@@ -28,17 +28,17 @@ class Requests:
         self.checkpoint: str | None = None  # where to save one, if one is asked for
 
     def ask_to_stop(self, stop: Stop | None) -> None:
-        """Have the training end; None takes an earlier request back."""
+        """Ask for the end of the training; None withdraws an earlier request."""
         self.stop = stop
 
     def ask_for_checkpoint(self, path: str | Path | None, experiment: Any) -> None:
-        """Have a checkpoint written to a path; without one, into the run folder of the experiment."""
+        """Ask for a checkpoint at a path; without a path, in the run folder of the experiment."""
         if path is None and experiment is None:
-            raise UsageError("There is no run folder to save a checkpoint into; give save_checkpoint a path.")
+            raise UsageError("This trainer has no run folder for a checkpoint. Give save_checkpoint a path.")
         self.checkpoint = _RUN_FOLDER if path is None else str(path)
 
     def agree(self, experiment: Any) -> None:
-        """Have all processes stop, or save, after the same batch when one of them was asked to."""
+        """Let all processes stop, or save, after the same batch if one of them was asked to."""
         if self._processes.size == 1:
             return
         interrupted = bool(getattr(experiment, "interrupted", False))
@@ -52,7 +52,7 @@ class Requests:
             self.stop = self._processes.agree_on(self.stop)
 
     def take_checkpoint(self, experiment: Any, step: int) -> Path | None:
-        """Where a checkpoint is to be written now, or None; the request is met by that."""
+        """The path of the checkpoint that was asked for, or None; this clears the request."""
         asked, self.checkpoint = self.checkpoint, None
         if asked is None:
             return None
@@ -64,13 +64,13 @@ logger = logging.getLogger(__name__)
 
 
 class TrainingSession:
-    """From a call of `start_training` to its end. It owns the clock, and what `test_step` and `max_duration` mean."""
+    """One call of `start_training`. It owns the clock, and decides what `test_step` and `max_duration` mean."""
 
     def __init__(self, trainer: Any) -> None:
         """Raises UsageError if `test_step` or `max_duration` is no duration."""
         self._trainer = trainer
         self._clock = 0.0
-        self._begun_at = 0  # the global step at which the epoch under way began, or went on
+        self._first_step = 0  # the global step at which the epoch under way began, or went on
         self._read_durations()
 
     @property
@@ -116,14 +116,16 @@ class TrainingSession:
             stop = trainer.processes.agree_on(raised)
             logger.info("Training stopped in %s: %s", describe_place(trainer), stop.reason or "as asked")
             if stop.scope != "training":
-                logger.warning("A Stop of the %s ended the training, as no epoch was under way.", stop.scope)
+                logger.warning(
+                    "A Stop with scope %r ended the training, because it was raised outside of any epoch.", stop.scope
+                )
         trainer.observations.end_training()
         trainer.requests.agree(trainer.experiment)
         self.write_checkpoint_if_asked()
         trainer.parts.ranks.gather(trainer.train_data_loader)
 
     def _fire_error(self, error: BaseException) -> None:
-        """Let callbacks hear the error that ends the run; a callback that fails here must not hide it."""
+        """Fire the event of the error that ends the run; a callback that fails here must not hide that error."""
         try:
             self._trainer.listeners.fire(Event.ERROR.value, error)
         except Exception as another:
@@ -131,19 +133,19 @@ class TrainingSession:
 
     # The epoch
 
-    def goes_on(self) -> bool:
-        """Whether there is another epoch to train."""
+    def has_next_epoch(self) -> bool:
+        """Whether there is another epoch to train; remembers where it starts."""
         trainer = self._trainer
-        self._begun_at = trainer.global_step
+        self._first_step = trainer.global_step
         return bool(trainer.epoch < trainer.epochs) and not self._limit.ends_training(trainer)
 
     def begin_epoch(self) -> None:
-        """Clear the averages of the last epoch; finish the batch in which a run failed after the weights changed."""
+        """Clear the averages of the last epoch, and finish a batch whose run failed after the weights had changed."""
         trainer, position = self._trainer, self._trainer.position
         trainer.processes.barrier("epoch")
         if position.batches_done == 0:
             trainer.performance_measures.training.clear()
-        if position.phase == "counted":  # its validation and its end are still due
+        if position.phase == "counted":  # its validation and its end are still missing
             position.return_to_batch()
             self.validate_if_due()
             position.complete_batch()
@@ -151,7 +153,7 @@ class TrainingSession:
             trainer.listeners.fire(Event.BATCH_END.value, batch=None)
 
     def end_epoch(self) -> None:
-        """Take a step with the gradients that are too few for a whole group, and validate if that is due."""
+        """Use the gradients of the last, incomplete group of batches, and validate if that is due."""
         trainer = self._trainer
         self._use_remaining_gradients()
         try:
@@ -169,17 +171,18 @@ class TrainingSession:
                 trainer.optimizer_step()
                 trainer.processes.barrier("rest of epoch")
             except Stop:
-                optimization.settle()
+                optimization.complete_batch()
                 raise
-            optimization.settle()
+            optimization.complete_batch()
 
-    def leave_epoch(self, raised: Stop) -> Stop | None:
-        """A Stop ended the epoch early: returns it if it ends the training. After one of the epoch the next follows.
+    def end_epoch_early(self, raised: Stop) -> Stop | None:
+        """End an epoch after a Stop. Returns the Stop if it ends the whole training.
 
-        So it does after a Stop of the batch if no batch was under way in this epoch: the epoch would only begin again.
+        A Stop with scope `epoch` leads to the next epoch. So does one with scope `batch` if this epoch has trained no
+        batch, because the epoch would only start again.
         """
         stop: Stop = self._trainer.processes.agree_on(raised)
-        if stop.scope == "epoch" or (stop.scope == "batch" and self._trainer.global_step == self._begun_at):
+        if stop.scope == "epoch" or (stop.scope == "batch" and self._trainer.global_step == self._first_step):
             self._trainer.position.end_data()
         return stop if stop.scope == "training" else None
 
@@ -202,16 +205,16 @@ class TrainingSession:
         self._trainer.guard.mark_good()
 
     def count_batch(self) -> None:
-        """The batch is spent: nothing takes it back from here on."""
+        """Count the batch: later failures do not undo it."""
         trainer = self._trainer
-        is_alone = trainer.processes.size == 1  # of several, the clock of the first was taken with the loss
+        is_alone = trainer.processes.size == 1  # several processes took the clock of the first one with the loss
         trainer.position.count_batch(time.monotonic() - self._clock if is_alone else None)
         trainer.guard.commit()
         trainer.validator.forget_predictions()
-        trainer.parts.optimization.settle()
+        trainer.parts.optimization.complete_batch()
 
     def share_loss(self, usable: bool) -> bool:
-        """Whether the loss of every process is usable; on the way all take the clock of the first."""
+        """Whether the loss of every process is usable; all processes also take over the clock of the first one."""
         processes = self._trainer.processes
         clock = time.monotonic() - self._clock if processes.is_first else 0.0
         unusable, seconds = processes.barrier("loss", float(not usable), clock)
@@ -219,14 +222,14 @@ class TrainingSession:
         return not unusable
 
     def end_batch_early(self, raised: Stop, batches: EpochBatches) -> None:
-        """A Stop ended the batch: it is spent if it was fetched. Raises the Stop unless it is of the batch only."""
+        """End a batch after a Stop; it counts if it was fetched. Raises the Stop again unless its scope is `batch`."""
         trainer = self._trainer
         stop = trainer.processes.agree_on(raised)
         spent = batches.is_spent()
         trainer.processes.broadcast_buffers(trainer.parts.model)
         if spent:
             self.count_batch()
-        trainer.position.complete_batch()  # every callback heard its end
+        trainer.position.complete_batch()  # every callback was called for its end
         if stop.scope != "batch":
             raise stop from None
         trainer.requests.agree(trainer.experiment)
@@ -257,7 +260,7 @@ class TrainingSession:
                 trainer.validate(loader, name)
             trainer.processes.barrier("end of validation")
         except Stop:
-            raise  # a Stop ended it, and every callback heard its end
+            raise  # a Stop ended it, and every callback was called for its end
         except Exception:
             position.note_validation(done=False)
             raise

@@ -25,12 +25,12 @@ from sonosco_like.data.workers import (
 )
 from sonosco_like.errors import DataError, SonoscoError, UsageError, list_some
 from sonosco_like.process import block_signals
-from sonosco_like.training.foreign_loader import Wrapped, deal, left_out
+from sonosco_like.training.foreign_loader import LoaderWrapper, left_out, shard_batches
 from sonosco_like.training.randomness import (
     cpu_states,
     drawing_from,
     generators_in,
-    have_drawn,
+    have_moved,
     mix_seed,
     reseed,
     restore_cpu_states,
@@ -50,7 +50,7 @@ def can_be_placed(loader: Any) -> bool:
     return is_plain and hasattr(_order_of(loader), "__len__")
 
 
-def is_dealt(loader: Any) -> bool:
+def has_distributed_sampler(loader: Any) -> bool:
     """Whether a loader has a sampler for several processes, such as torch's DistributedSampler."""
     return any(hasattr(each, "num_replicas") and hasattr(each, "rank") for each in samplers_of(loader))
 
@@ -62,21 +62,21 @@ def samplers_of(loader: Any) -> list[Any]:
     return [each for number, each in enumerate(found) if each is not None and each not in found[:number]]
 
 
-class TorchLoader(Wrapped):
+class TorchLoader(LoaderWrapper):
     """The batches of a DataLoader from any position on, in an order that is a function of (seed, epoch).
 
-    With `even`, all processes have equally many batches, as training needs; else each example is in one of them.
+    With `equal_shards`, all processes have equally many batches, as training needs; else every example is used.
     """
 
-    def __init__(self, loader: DataLoader[Any], seed: int, even: bool) -> None:
+    def __init__(self, loader: DataLoader[Any], seed: int, equal_shards: bool) -> None:
         super().__init__(loader, seed)
         self.position = 0
         self.rank, self.world_size = 0, 1
-        self._even = even
+        self._equal_shards = equal_shards
         self._plan: tuple[tuple[int, int, int], list[Any]] | None = None
         self._saved_data: str | None = None
-        self._under_way = 0
-        self._kept: DataLoader[Any] | None = None  # with workers that outlive an epoch
+        self._open_passes = 0
+        self._persistent: DataLoader[Any] | None = None  # with workers that outlive an epoch
 
     def __len__(self) -> int:
         """Batches of an epoch for this process."""
@@ -87,21 +87,21 @@ class TorchLoader(Wrapped):
         """The indices of each batch of the current epoch, for this process."""
         wanted = (self.epoch, self.rank, self.world_size)
         if self._plan is None or self._plan[0] != wanted:
-            self._plan = wanted, self._dealt(self._drawn())
+            self._plan = wanted, self._own_batches(self._draw_batches())
         return self._plan[1]
 
     def distribute(self, rank: int, world_size: int) -> None:
         """Give the batches of one process only, unless the sampler distributes them already."""
-        if is_dealt(self.loader):
+        if has_distributed_sampler(self.loader):
             logger.info("The sampler of the %s distributes its examples to the processes.", type(self.loader).__name__)
             return
         self.rank, self.world_size = rank, world_size
-        drawn = self._drawn()
-        lost = left_out(drawn, world_size, self._divisible) if self._even else 0
+        drawn_batches = self._draw_batches()
+        lost = left_out(drawn_batches, world_size, self._divisible) if self._equal_shards else 0
         unit = "examples" if self._divisible else "batches"
         logger.info(
             "The %d batches of the %s are distributed to %d processes, each example to one of them%s.",
-            len(drawn), type(self.loader).__name__, world_size,
+            len(drawn_batches), type(self.loader).__name__, world_size,
             f"; {lost} {unit} of each epoch, which cannot be shared evenly, are left out" if lost else "",
         )  # fmt: skip
 
@@ -128,18 +128,18 @@ class TorchLoader(Wrapped):
 
     def close(self) -> None:
         """End the workers that outlive an epoch; the next pass starts new ones."""
-        kept, self._kept = self._kept, None
-        if kept is not None and kept._iterator is not None:
-            shut_down(kept._iterator)
+        persistent, self._persistent = self._persistent, None
+        if persistent is not None and persistent._iterator is not None:
+            shut_down(persistent._iterator)
 
     def check_order(self) -> None:
         """Warn of a sampler whose order differs each time, although all generators have the same seed."""
         foreign = [each for each in samplers_of(self.loader) if not type(each).__module__.startswith("torch.")]
-        if foreign and [str(batch) for batch in self._drawn()] != [str(batch) for batch in self._drawn()]:
+        if foreign and [str(batch) for batch in self._draw_batches()] != [str(batch) for batch in self._draw_batches()]:
             names = " and ".join(type(each).__name__ for each in foreign)
             logger.warning(
-                "The order of %s is another each time it is asked: a resumed run is not the one it would have been. "
-                "Make it a function of the epoch, which a method set_epoch(epoch) is told.",
+                "The order of %s is different each time, although the seed is the same, so a resumed run is not exact. "
+                "Make the order a function of the epoch; a method set_epoch(epoch) is called with its number.",
                 names,
             )
 
@@ -153,7 +153,7 @@ class TorchLoader(Wrapped):
         return served
 
     def _serve(self, positions: range, fetches: Iterator[Any]) -> Generator[Any, None, None]:
-        self._under_way += 1
+        self._open_passes += 1
         complete = False
         try:
             for position in positions:
@@ -163,33 +163,35 @@ class TorchLoader(Wrapped):
                 else:
                     batch = next(fetches)
                 if isinstance(batch, Failure):
-                    raise batch.as_error(f"batch {position} of epoch {self.epoch}")
+                    raise batch.as_error(f"batch {position + 1} of epoch {self.epoch + 1}")
                 self.position = position + 1
                 yield batch
             self.position = 0
             complete = True
         finally:
-            self._under_way -= 1
-            if not (complete and self._is_kept(fetches)):
-                self._kept = None if self._is_kept(fetches) else self._kept
+            self._open_passes -= 1
+            if not (complete and self._is_persistent(fetches)):
+                self._persistent = None if self._is_persistent(fetches) else self._persistent
                 shut_down(fetches)
 
-    def _is_kept(self, fetches: Iterator[Any]) -> bool:
-        return self._kept is not None and self._kept._iterator is fetches
+    def _is_persistent(self, fetches: Iterator[Any]) -> bool:
+        return self._persistent is not None and self._persistent._iterator is fetches
 
     def _fetches(self, positions: range) -> Iterator[Any]:
         """The batches at these positions, in order, made by the workers or by this process."""
         if not self.loader.num_workers and not self.loader.pin_memory:  # torch's own iterator takes longer
             return map(self._examples().__getitem__, self._places(positions))
-        maker = self._kept if self._kept is not None and not self._under_way else self._maker()
-        places, generator = maker.sampler, maker.generator
+        torch_loader = (
+            self._persistent if self._persistent is not None and not self._open_passes else self._new_torch_loader()
+        )
+        places, generator = torch_loader.sampler, torch_loader.generator
         assert isinstance(places, _Places)
         assert generator is not None
         places.items = self._places(positions)
         generator.manual_seed(mix_seed(self.seed, self.epoch, _WORKERS))
         with block_signals(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "This DataLoader will create")  # the user saw it already
-            return iter(maker)
+            return iter(torch_loader)
 
     def _places(self, positions: range) -> Iterator[tuple[tuple[int, ...], Any]]:
         plan, key = self.batches, (self.seed, self.epoch, _BATCH)
@@ -198,27 +200,27 @@ class TorchLoader(Wrapped):
     def _examples(self) -> PlacedExamples:
         return PlacedExamples(self.loader.dataset, self.loader.collate_fn, _is_batched(self.loader))
 
-    def _maker(self) -> DataLoader[Any]:
+    def _new_torch_loader(self) -> DataLoader[Any]:
         own = self.loader
         options = {name: getattr(own, name) for name in _OPTIONS}
         if own.num_workers:
-            options["persistent_workers"] = own.persistent_workers and not self._under_way
+            options["persistent_workers"] = own.persistent_workers and not self._open_passes
             options["worker_init_fn"] = _WorkerStart(own.worker_init_fn)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "This DataLoader will create")
-            maker: DataLoader[Any] = DataLoader(
+            torch_loader: DataLoader[Any] = DataLoader(
                 self._examples(),
                 batch_size=None,
                 sampler=_Places(),
-                collate_fn=_as_it_is,
+                collate_fn=_unchanged,
                 generator=torch.Generator(),
                 **options,
             )
         if options.get("persistent_workers"):
-            self._kept = maker
-        return maker
+            self._persistent = torch_loader
+        return torch_loader
 
-    def _drawn(self) -> list[Any]:
+    def _draw_batches(self) -> list[Any]:
         """All batches of the epoch, as the samplers of the loader give them."""
         samplers = samplers_of(self.loader)
         for sampler in samplers:
@@ -228,10 +230,13 @@ class TorchLoader(Wrapped):
             reseed(generators_in(*samplers, self.loader.generator), self.seed, self.epoch, _ORDER)
             return list(_order_of(self.loader))
 
-    def _dealt(self, batches: list[Any]) -> list[Any]:
+    def _own_batches(self, batches: list[Any]) -> list[Any]:
         if self.world_size == 1:
             return batches
-        shares = [deal(batches, rank, self.world_size, self._divisible, self._even) for rank in range(self.world_size)]
+        shares = [
+            shard_batches(batches, rank, self.world_size, self._divisible, self._equal_shards)
+            for rank in range(self.world_size)
+        ]
         if not all(shares):
             raise UsageError(
                 f"The {type(self.loader).__name__} has {len(batches)} batches of {type(self.loader.dataset).__name__}, "
@@ -246,8 +251,8 @@ class TorchLoader(Wrapped):
     def _warn_of_changed_data(self) -> None:
         if self.position and self._saved_data not in (None, self._data_mark()):
             logger.warning(
-                "The data of the %s changed since this position was saved (then %s, now %s): the rest of this epoch "
-                "is not what it would have been.",
+                "The data of the %s changed since this position was saved (then %s, now %s), so the rest of this epoch "
+                "differs from that of an unbroken run.",
                 type(self.loader).__name__, self._saved_data, self._data_mark(),
             )  # fmt: skip
 
@@ -262,18 +267,18 @@ class PlacedExamples(Dataset[Any]):
     def __init__(self, dataset: Any, collate: Callable[[Any], Any], batched: bool) -> None:
         self.dataset, self._collate, self._batched = dataset, collate, batched
         self._generators: list[Any] | None = None
-        self._draws: bool | None = None  # whether a batch has drawn random numbers; None before the first one
+        self._is_random: bool | None = None  # whether a batch has drawn random numbers; None before the first one
 
     def __getitem__(self, place: tuple[tuple[int, ...], Any]) -> Any:
         key, indices = place
-        if self._draws is False:  # seeding all generators may take longer than reading
+        if self._is_random is False:  # seeding all generators may take longer than reading
             before = cpu_states()
             with one_thread():
                 batch = self._read(indices)
-            if not have_drawn(before):
+            if not have_moved(before):
                 return batch
             restore_cpu_states(before)
-            self._draws = True
+            self._is_random = True
         return self._read_seeded(key, indices)
 
     def _read_seeded(self, key: tuple[int, ...], indices: Any) -> Any:
@@ -281,10 +286,10 @@ class PlacedExamples(Dataset[Any]):
             self._generators = generators_in(self.dataset, self._collate)
         with drawing_from(*key), one_thread():
             reseed(self._generators, *key)
-            before = cpu_states() if self._draws is None else None
+            before = cpu_states() if self._is_random is None else None
             batch = self._read(indices)
             if before is not None:
-                self._draws = bool(self._generators) or have_drawn(before)
+                self._is_random = bool(self._generators) or have_moved(before)
             return batch
 
     def _read(self, indices: Any) -> Any:
@@ -303,7 +308,7 @@ class PlacedExamples(Dataset[Any]):
         except Exception as error:
             together = self._batched and index is indices
             where = f"the indices {list_some(list(indices), 8)}" if together else f"index {index!r}"
-            how = ", which were to be put together" if is_read else ""
+            how = ", which were to be collated" if is_read else ""
             return Failure(error, f"{type(self.dataset).__name__} failed at the example with {where}{how}")
 
 
@@ -332,7 +337,7 @@ class _Places:
 
 
 class _WorkerStart:
-    """Initialise a worker: first as ours, then with the user's own function, which finds its dataset through torch."""
+    """Initialise a worker as ours, then call the user's own function, which finds its dataset through torch."""
 
     def __init__(self, own: Callable[[int], None] | None) -> None:
         self._own = own
@@ -340,7 +345,7 @@ class _WorkerStart:
     def __call__(self, worker: int) -> None:
         init_worker(worker)
         info: Any = get_worker_info()
-        object.__setattr__(info, "dataset", info.dataset.dataset)  # it forbids this to everybody else
+        object.__setattr__(info, "dataset", info.dataset.dataset)  # its own __setattr__ forbids this
         if self._own is not None:
             self._own(worker)
 
@@ -353,5 +358,5 @@ def _is_batched(loader: DataLoader[Any]) -> bool:
     return loader.batch_sampler is not None
 
 
-def _as_it_is(batch: Any) -> Any:
+def _unchanged(batch: Any) -> Any:
     return batch

@@ -237,7 +237,7 @@ class ModelTrainer:
     @stage("create_loader")
     def create_loader(self, name: str, loader: Any) -> Any:
         """The loader in a form that starts at any batch, with a shard of its data for each process."""
-        loader = self.parts.loaders.adapt(loader, even=name == "train")
+        loader = self.parts.loaders.adapt(loader, equal_shards=name == "train")
         self.processes.shard(loader)
         return loader
 
@@ -253,13 +253,13 @@ class ModelTrainer:
         """Train epoch after epoch, until all are done or a Stop ends the training."""
         self.requests.agree(self.experiment)
         stop = self.requests.stop
-        while stop is None and self.session.goes_on():
+        while stop is None and self.session.has_next_epoch():
             self.guard.mark_good(settings=True)
             try:
                 self.train_epoch(self.epoch)
                 self.processes.barrier("end of epoch")
             except Stop as raised:
-                stop = self.session.leave_epoch(raised)
+                stop = self.session.end_epoch_early(raised)
             stop = self.session.close_epoch(stop)
         if stop is not None:
             raise stop
@@ -295,7 +295,7 @@ class ModelTrainer:
             if usable := self.guard.is_usable(value, batch):
                 weight = self.validator.weight_of(batch)
                 measured = self.validator.measure_training(output, batch)  # before the weights change: it may fail
-                parts.optimization.announce(weight)
+                parts.optimization.set_weight(weight)
                 self.backward(loss)
                 if parts.optimization.pending >= self.accumulate_gradients:
                     self.optimizer_step()
@@ -357,7 +357,7 @@ class ModelTrainer:
     @stage("validation_batch")
     def validate_batch(self, batch: Any) -> dict[str, Sums]:
         """The sums behind the measures of one batch."""
-        return self.validator.evaluate_heard(batch)
+        return self.validator.validate_batch(batch)
 
     @stage("prediction")
     def predict_batch(self, output: Any, batch: Any, needs: Set[Need]) -> DecodedBatch:

@@ -127,7 +127,7 @@ def _time_validation(trainer: ModelTrainer) -> float:
     if batch is None:
         return 0.0
     with trainer.evaluation_mode():
-        trainer.validator.evaluate_unheard(to_device(batch, trainer.parts.device))
+        trainer.validator.evaluate_batch(to_device(batch, trainer.parts.device))
     return watch.lap() * float(seconds.sum() / seconds[place])
 
 

@@ -44,7 +44,7 @@ class FirstDifference:
     before_any_kill: bool
 
     def __str__(self) -> str:
-        return f"step {self.step} (epoch {self.epoch}): {list_some(self.names, _MOST_NAMED)}"
+        return f"step {self.step} (epoch {self.epoch + 1}): {list_some(self.names, _MOST_NAMED)}"
 
 
 def compare_runs(a: Path, b: Path) -> list[str]:

@@ -170,7 +170,7 @@ def lines_of(capfd, *callbacks, **fields):
 def test_everything_logged_at_a_step_is_one_line(capfd):
     lines, trainer = lines_of(capfd, LogMeasures(every="2ba"), LRMonitor(every="2ba"), ConsoleLog())
     assert [line.split()[:4] for line in lines] == [
-        ["epoch", str((step - 1) // 4), "step", str(step)] for step in range(2, 13, 2)
+        ["epoch", str((step - 1) // 4 + 1), "step", str(step)] for step in range(2, 13, 2)
     ]
     measures = trainer.performance_measures
     for words in (f"val_loss {measures['val_loss']:.4g}", "learning_rate 0.01", "val_wer "):
@@ -199,4 +199,4 @@ def test_what_was_logged_before_an_error_is_still_printed(capfd):
 
     with pytest.raises(Exception, match="broken"):
         lines_of(capfd, LogMeasures(every="1ba"), ConsoleLog(), fail)
-    assert capfd.readouterr().out.startswith("epoch 0 step 1 loss ")
+    assert capfd.readouterr().out.startswith("epoch 1 step 1 loss ")

@@ -83,7 +83,7 @@ def test_the_time_of_an_epoch_is_estimated_from_the_batches_so_far(time_passes, 
         "time/training_seconds_left": 270.0,
     }
     assert log[3][1]["time/training_seconds_left"] == 0.0
-    assert "An epoch takes 2:00. Left: 0:30 of epoch 0, 4:30 of the training." in caplog.text
+    assert "An epoch takes 2:00. Left: 0:30 of epoch 1, 4:30 of the training." in caplog.text
 
 
 class Endless:

@@ -54,7 +54,7 @@ def ill():
 
 def test_a_loss_that_is_no_number_stops_the_run_before_the_weights_change():
     trainer = make_trainer(train_data_loader=Poisoned())
-    with pytest.raises(NonFiniteLossError, match="nan at epoch 1, step 2, on a batch with inputs of 8 x 4"):
+    with pytest.raises(NonFiniteLossError, match="nan in epoch 2, batch 3, on a batch with inputs of 8 x 4"):
         trainer.start_training()
     assert all(parameter.isfinite().all() for parameter in trainer.model.parameters())
 
@@ -69,7 +69,7 @@ def test_a_batch_can_be_left_out(caplog):
     with caplog.at_level(logging.WARNING):
         trainer.start_training()
     assert trainer.global_step == 20
-    assert "The loss is nan at epoch 1, step 2" in caplog.text
+    assert "The loss is nan in epoch 2, batch 3" in caplog.text
     assert "left out" in caplog.text
     assert all(weight.isfinite().all() for weight in trainer.model.state_dict().values())
     assert len(trainer.callbacks[0].losses) == 20

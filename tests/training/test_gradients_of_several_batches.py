@@ -266,6 +266,6 @@ def test_gradients_that_a_former_version_saved_are_taken_as_they_were_meant():
     trainer.parts.optimization.load_state_dict(former, 4)
     for name, gradient in trainer.parts.optimization.state_dict()["gradients"].items():
         torch.testing.assert_close(gradient, content["gradients"][name])
-    trainer.parts.optimization.announce(8.0)
+    trainer.parts.optimization.set_weight(8.0)
     trainer.parts.optimization.backward(squared_error(trainer.model(torch.ones(8, 4)), torch.ones(8, 1)))
     assert (trainer.parts.optimization.pending, trainer.parts.optimization.weight) == (4, 32.0)

@@ -122,9 +122,9 @@ def test_no_worker_outlives_the_training(ends, tmp_path):
 def test_a_run_whose_data_was_made_in_python_says_at_its_start_and_at_its_resume_what_to_do(tmp_path, caplog):
     with caplog.at_level("INFO"):
         experiment_of("shuffled", max_duration="2ba").start(tmp_path / "run")
-    assert "DataLoader was made in Python: checkpoints hold everything but it." in caplog.text
+    assert "DataLoader was made in Python, so checkpoints cannot hold it." in caplog.text
     experiment, _ = open_run(tmp_path / "run")
-    with pytest.raises(UsageError, match=r"train_data_loader of this run came from a torch.utils.data.*Give it again"):
+    with pytest.raises(UsageError, match=r"train_data_loader of this run was a torch.utils.data.*Give it again"):
         experiment.resume()
 
 
@@ -136,7 +136,7 @@ def test_an_example_that_fails_is_named_with_its_batch(tmp_path):
     for workers in (0, 1):
         trainer = make_trainer(model=Rows(), train_data_loader=DataLoader(Broken(), 4, num_workers=workers))
         with pytest.raises(
-            SonoscoError, match=r"Broken failed at the example with index 9: IndexError.*batch 2 of epoch 0"
+            SonoscoError, match=r"Broken failed at the example with index 9: IndexError.*batch 3 of epoch 1"
         ):
             trainer.start_training()
 
@@ -164,4 +164,4 @@ def test_a_sampler_that_cannot_be_repeated_is_said(caplog):
             return iter([[index] for index in range(self.passes)])
 
     make_trainer(model=Rows(), train_data_loader=DataLoader(Noisy(), batch_sampler=Evolving())).start_training()
-    assert "The order of Evolving is another each time it is asked" in caplog.text
+    assert "The order of Evolving is different each time" in caplog.text

@@ -99,7 +99,7 @@ class DrawsLate(Dataset):
 @pytest.mark.parametrize("draw", [random.random, np.random.random, lambda: torch.rand(())])
 def test_a_dataset_that_draws_late_draws_from_its_place(draw):
     def batches(start):
-        loader = TorchLoader(DataLoader(DrawsLate(draw), batch_size=2), seed=1, even=True)
+        loader = TorchLoader(DataLoader(DrawsLate(draw), batch_size=2), seed=1, equal_shards=True)
         loader.seek(start)
         return [batch.tolist() for batch in loader]
 

@@ -132,14 +132,14 @@ def nothing(trainer, return_value):
 
 
 def test_empty_data_is_refused():
-    with pytest.raises(UsageError, match=r"list, gave not one batch in epoch 0\. The data is empty"):
+    with pytest.raises(UsageError, match=r"list, gave no batch in epoch 1\. The data is empty"):
         make_trainer(train_data_loader=[]).start_training()
 
 
 def test_data_that_can_be_read_only_once_is_refused_when_it_is_over():
     trainer = make_trainer(train_data_loader=(batch for batch in list(Sums())))
     for _ in range(2):  # and again: the epoch is not taken for done
-        with pytest.raises(UsageError, match=r"epoch 1\. Give something that can be iterated more than once"):
+        with pytest.raises(UsageError, match=r"epoch 2\. Give something that can be iterated more than once"):
             trainer.continue_training()
         assert (trainer.epoch, trainer.position.is_read, trainer.global_step) == (1, False, 5)
 
@@ -327,7 +327,7 @@ def test_a_stop_of_an_epoch_or_batch_before_the_first_one_ends_the_training_and_
     with caplog.at_level(logging.WARNING):
         trainer.start_training()
     assert trainer.global_step == 0
-    assert f"A Stop of the {scope} ended the training, as no epoch was under way." in caplog.text
+    assert f"A Stop with scope {scope!r} ended the training, because it was raised outside of any epoch." in caplog.text
 
 
 def at_event(event, scope):

@@ -94,7 +94,7 @@ def test_what_no_seed_decides_is_found_at_its_step_and_is_not_blamed_on_resuming
     assert run(["verify-resume", "--config", str(config), "--kills", "0", *modules]) == 1
     said = capsys.readouterr().out
     assert "NOT EXACT" in said
-    assert "first difference at step 6 (epoch 1): the weights layers.0.weight\n" in said
+    assert "first difference at step 6 (epoch 2): the weights layers.0.weight\n" in said
     assert "The runs differed before the first kill" in said
     assert "metrics.jsonl:7: step 7: loss" in said or "differences at the end" in said
 
