@@ -26,18 +26,14 @@ SMALL_WHISPER = {
 
 def wav2vec2(kind: str = "Wav2Vec2Model", seed: int = 0, **changes: Any) -> Any:
     """A `Wav2Vec2Model`, `Wav2Vec2ForCTC`, `HubertModel` ...; `feat_extract_norm: layer` has biases as published."""
-    import transformers
-
-    config = getattr(transformers, "HubertConfig" if kind.startswith("Hubert") else "Wav2Vec2Config")
+    config = getattr(transformers(), "HubertConfig" if kind.startswith("Hubert") else "Wav2Vec2Config")
     settings = {**SMALL, "conv_bias": changes.get("feat_extract_norm") == "layer", **changes}
     return _make(kind, config(**settings), seed)
 
 
 def whisper(kind: str = "WhisperModel", seed: int = 0, **changes: Any) -> Any:
     """A `WhisperModel`, `WhisperForConditionalGeneration` ..."""
-    import transformers
-
-    return _make(kind, transformers.WhisperConfig(**{**SMALL_WHISPER, **changes}), seed)
+    return _make(kind, transformers().WhisperConfig(**{**SMALL_WHISPER, **changes}), seed)
 
 
 def save_foreign(model: Any, folder: Path, **options: Any) -> Path:
@@ -49,12 +45,18 @@ def save_foreign(model: Any, folder: Path, **options: Any) -> Path:
     return folder
 
 
-def _make(kind: str, config: Any, seed: int) -> Any:
+def transformers() -> Any:
+    """The package, imported after our stand-in for the compiled part of torchaudio is in place."""
     import transformers
 
+    transformers.utils.logging.set_verbosity_error()
+    return transformers
+
+
+def _make(kind: str, config: Any, seed: int) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = getattr(transformers, kind)(config).eval()
+        model = getattr(transformers(), kind)(config).eval()
         with torch.no_grad():  # a fresh model has zeros and ones where a trained one has not
             for parameter in model.parameters():
                 parameter += 0.02 * torch.randn_like(parameter)

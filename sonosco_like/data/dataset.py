@@ -26,6 +26,7 @@ from sonosco_like.data.augment import FeatureAugmentation, WaveformAugmentation,
 from sonosco_like.data.features import FeatureExtractor, LogMel
 from sonosco_like.data.manifest import Manifest
 from sonosco_like.data.normalization import GlobalNormalization, Normalization, UtteranceNormalization
+from sonosco_like.data.pretrained_features import Waveform, WhisperLogMel
 from sonosco_like.data.text import Alphabet, TextCleaner, Tokenizer
 from sonosco_like.data.tools.split import ManifestPart
 from sonosco_like.data.workers import one_thread
@@ -128,6 +129,22 @@ class AudioDataset:
             raise UsageError(
                 f"`tokenizer` must be a Tokenizer: {type(self.tokenizer).__name__} has no {' and no '.join(missing)}. "
                 f"Let it inherit from sonosco_like.data.Tokenizer."
+            )
+        self._check_pretrained_features()
+
+    def _check_pretrained_features(self) -> None:
+        """Refuse changes to features whose values an encoder was trained with elsewhere."""
+        name = type(self.features).__name__
+        if isinstance(self.features, (Waveform, WhisperLogMel)) and self.normalization is not None:
+            own = " It can do it itself: `normalize: true`." if isinstance(self.features, Waveform) else ""
+            raise UsageError(
+                f"The values of {name} are those that a pretrained encoder expects, and "
+                f"{type(self.normalization).__name__} would change them. Set `normalization: null` in the dataset.{own}"
+            )
+        if isinstance(self.features, Waveform) and self.feature_augmentations:
+            raise UsageError(
+                f"`feature_augmentations` change spectrograms, and {name} gives samples. Leave them out: a "
+                "Wav2Vec2Encoder masks its own frames (`time_mask_share`), and `waveform_augmentations` change samples."
             )
 
     @cached_property

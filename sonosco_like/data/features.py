@@ -97,7 +97,7 @@ class FramedExtractor(FeatureExtractor):
     def __call__(self, waveforms: Sequence[Tensor]) -> list[Tensor]:
         features, blocks = [], []
         for waveform_N in waveforms:
-            features_TF, own_blocks = self._plan_blocks(_to_array(waveform_N))
+            features_TF, own_blocks = self._plan_blocks(to_array(waveform_N))
             features.append(torch.from_numpy(features_TF))
             blocks += own_blocks
         _process_blocks(blocks, self._fill_block)
@@ -146,7 +146,8 @@ def _whole_samples(samples: float) -> int:
     return int(round(samples, 6))
 
 
-def _to_array(waveform_N: Tensor) -> Floats:
+def to_array(waveform_N: Tensor) -> Floats:
+    """The samples of a waveform; anything else is a DataError."""
     if waveform_N.ndim != 1 or not waveform_N.numel():
         raise DataError(
             f"Features need a waveform of one channel with at least one sample, "

@@ -86,14 +86,14 @@ class ExportFormat(ABC):
         return features
 
 
-def example_inputs(recogniser: TrainedRecogniser, takes: str) -> list[tuple[Tensor, Tensor]]:
-    """Two batches (inputs, lengths) of noise with different sizes, to trace a graph with."""
+def example_inputs(recogniser: TrainedRecogniser, takes: str, least: int = 1) -> list[tuple[Tensor, Tensor]]:
+    """Two batches (inputs, lengths) of noise with different sizes of at least `least`, to trace a graph with."""
     generator = torch.Generator().manual_seed(0)
     found = []
+    rate = recogniser.features.sample_rate
+    longer = max(1.0, least / rate) if takes == "waveform" else 1.0
     for seconds in ((1.0, 0.8), (1.7, 0.6, 1.3)):
-        waveforms = [
-            0.1 * torch.randn(int(each * recogniser.features.sample_rate), generator=generator) for each in seconds
-        ]
+        waveforms = [0.1 * torch.randn(int(longer * each * rate), generator=generator) for each in seconds]
         made = waveforms if takes == "waveform" else recogniser.features(waveforms)
         lengths_B = torch.tensor([len(each) for each in made])
         found.append((torch.nn.utils.rnn.pad_sequence(list(made), batch_first=True), lengths_B))

@@ -17,6 +17,16 @@ from torch import Tensor, nn
 
 from sonosco_like.data.features import MFCC, FeatureExtractor, FramedExtractor, LinearSpectrogram, LogMel
 from sonosco_like.data.normalization import GlobalNormalization, Normalization, UtteranceNormalization
+from sonosco_like.data.pretrained_features import (
+    POWER_FLOOR,
+    RANGE,
+    VARIANCE_FLOOR,
+    WHISPER_STEP,
+    WHISPER_WINDOW,
+    Waveform,
+    WhisperLogMel,
+    whisper_mels,
+)
 from sonosco_like.data.spectrum import Floats, make_cepstral_matrix, make_mel_matrix, make_window
 from sonosco_like.errors import UsageError
 from sonosco_like.tensors import length_mask, zero_padding
@@ -25,7 +35,20 @@ _FLOOR = float(np.finfo(np.float32).eps)
 _SMALLEST_DEVIATION = 1e-5
 
 
-class FrameTransform(nn.Module, ABC):
+class Transform(nn.Module, ABC):
+    """From padded waveforms to features, for waveforms of any lengths in one batch."""
+
+    @property
+    @abstractmethod
+    def least_samples(self) -> int:
+        """The shortest waveform that the graph can take; a shorter one must be padded with zeros to this length."""
+
+    @abstractmethod
+    def forward(self, samples_BN: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        """(features_BTF, feature_lengths_B), with arbitrary values in the padding."""
+
+
+class FrameTransform(Transform):
     """Cuts padded waveforms into frames and multiplies each frame by a matrix, as one convolution."""
 
     def __init__(self, extractor: FramedExtractor) -> None:
@@ -36,11 +59,6 @@ class FrameTransform(nn.Module, ABC):
         self.size = len(window_W)
         matrix_KW = self._matrix(extractor, window_W.astype(np.float64))
         self.register_buffer("matrix", torch.from_numpy(matrix_KW.astype(np.float32))[:, None])
-
-    @property
-    @abstractmethod
-    def least_samples(self) -> int:
-        """The shortest waveform that the graph can take; a shorter one must be padded with zeros to this length."""
 
     @abstractmethod
     def frame_counts(self, lengths_B: Tensor) -> Tensor:
@@ -59,7 +77,6 @@ class FrameTransform(nn.Module, ABC):
         """The features of the transformed frames."""
 
     def forward(self, samples_BN: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        """(features_BTF, feature_lengths_B), with arbitrary values in the padding."""
         samples_BP = self._pad(samples_BN, lengths_B)
         spectrum_BKT = nn.functional.conv1d(samples_BP[:, None], self.get_buffer("matrix"), stride=self.step)
         return self._features(spectrum_BKT), self.frame_counts(lengths_B)
@@ -137,6 +154,58 @@ class LinearTransform(FrameTransform):
         return (real_BFT.square() + imaginary_BFT.square()).sqrt().log1p().transpose(1, 2)
 
 
+class WaveformTransform(Transform):
+    """`Waveform`."""
+
+    def __init__(self, extractor: Waveform) -> None:
+        super().__init__()
+        self.normalize = extractor.normalize
+
+    @property
+    def least_samples(self) -> int:
+        return 1
+
+    def forward(self, samples_BN: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        if self.normalize:
+            mask_BN = length_mask(lengths_B, samples_BN.shape[1]).to(samples_BN.dtype)
+            count_B1 = lengths_B[:, None].to(samples_BN.dtype)
+            centred_BN = (samples_BN - (samples_BN * mask_BN).sum(1, keepdim=True) / count_B1) * mask_BN
+            variance_B1 = centred_BN.square().sum(1, keepdim=True) / count_B1
+            samples_BN = centred_BN * torch.rsqrt(variance_B1 + VARIANCE_FLOOR)
+        return samples_BN[:, :, None], lengths_B
+
+
+class WhisperTransform(Transform):
+    """`WhisperLogMel`."""
+
+    def __init__(self, extractor: WhisperLogMel) -> None:
+        super().__init__()
+        self.least = extractor.least_samples
+        window_W = torch.hann_window(WHISPER_WINDOW, dtype=torch.float64).numpy()
+        matrix_KW = _fourier_matrix(WHISPER_WINDOW, WHISPER_WINDOW) * window_W
+        self.register_buffer("matrix", torch.from_numpy(matrix_KW.astype(np.float32))[:, None])
+        self.register_buffer("mels", whisper_mels(extractor.mels))
+
+    @property
+    def least_samples(self) -> int:
+        return self.least
+
+    def forward(self, samples_BN: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        samples_BN = zero_padding(samples_BN[:, :, None], lengths_B)[:, :, 0]
+        lengths_B = lengths_B.clamp(min=self.least)
+        half = WHISPER_WINDOW // 2
+        samples_BP = mirror_edges(samples_BN, lengths_B, half, half, repeat_edge=False)
+        spectrum_BKT = nn.functional.conv1d(samples_BP[:, None], self.get_buffer("matrix"), stride=WHISPER_STEP)
+        counts_B = torch.div(lengths_B, WHISPER_STEP, rounding_mode="floor")
+        spectrum_BKT = spectrum_BKT[:, :, : samples_BN.shape[1] // WHISPER_STEP]
+        real_BFT, imaginary_BFT = spectrum_BKT.chunk(2, dim=1)
+        mels_BMT = self.get_buffer("mels") @ (real_BFT.square() + imaginary_BFT.square())
+        mels_BMT = mels_BMT.clamp(min=POWER_FLOOR).log10()
+        padding_BT = ~length_mask(counts_B, mels_BMT.shape[2])
+        highest_B11 = mels_BMT.masked_fill(padding_BT[:, None], float(np.log10(POWER_FLOOR))).amax((1, 2), keepdim=True)
+        return ((torch.maximum(mels_BMT, highest_B11 - RANGE) + 4.0) / 4.0).transpose(1, 2), counts_B
+
+
 def mirror_edges(samples_BN: Tensor, lengths_B: Tensor, before: int, after: int, repeat_edge: bool) -> Tensor:
     """samples_BP: each waveform mirrored outwards at its own two ends, as `data.spectrum.reflect_pad`."""
     places_P = torch.arange(samples_BN.shape[1] + before + after, device=samples_BN.device) - before
@@ -188,7 +257,7 @@ class GlobalNorm(nn.Module):
 class Front(nn.Module):
     """From the input of an exported graph to the input of the model."""
 
-    def __init__(self, transform: FrameTransform | None, normalization: nn.Module | None) -> None:
+    def __init__(self, transform: Transform | None, normalization: nn.Module | None) -> None:
         super().__init__()
         self.transform, self.normalization = transform, normalization
 
@@ -202,15 +271,19 @@ class Front(nn.Module):
         return zero_padding(features_BTF, feature_lengths_B), feature_lengths_B
 
 
-def make_transform(extractor: FeatureExtractor) -> FrameTransform:
+def make_transform(extractor: FeatureExtractor) -> Transform:
     """The features as a part of a graph; features that have no such form are a UsageError."""
     if type(extractor) in (LogMel, MFCC):
         return LogMelTransform(extractor)  # type: ignore[arg-type]
     if type(extractor) is LinearSpectrogram:
         return LinearTransform(extractor)
+    if type(extractor) is Waveform:
+        return WaveformTransform(extractor)
+    if type(extractor) is WhisperLogMel:
+        return WhisperTransform(extractor)
     raise UsageError(
-        f"The features {type(extractor).__name__} cannot be a part of the exported graph: LogMel, MFCC and "
-        f"LinearSpectrogram can. Export a graph that takes features: --input features."
+        f"The features {type(extractor).__name__} cannot be a part of the exported graph: LogMel, MFCC, "
+        f"LinearSpectrogram, Waveform and WhisperLogMel can. Export a graph that takes features: --input features."
     )
 
 

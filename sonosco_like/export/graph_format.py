@@ -43,7 +43,8 @@ class GraphFormat(ExportFormat):
     def __init__(self, recogniser: TrainedRecogniser, settings: ExportSettings) -> None:
         super().__init__(recogniser, settings)
         transform = make_transform(recogniser.features) if settings.takes == "waveform" else None
-        self.least = transform.least_samples if transform is not None else 1
+        of_encoder = getattr(getattr(recogniser.model, "encoder", None), "least_samples", 1)
+        self.least = max(of_encoder, transform.least_samples if transform is not None else 1)
         self.front = Front(transform, make_normalization(recogniser.normalization))
         self.is_ctc = search_settings(recogniser.decoder)["kind"] == CTC_GREEDY
         self.graph: RecogniserGraph | None = None
@@ -98,10 +99,12 @@ class GraphFormat(ExportFormat):
 
         def numbers(waveform_N: NDArray[np.float32]) -> Numbers:
             given = self.graph_input(waveform_N)
+            missing = max(0, self.least - len(given))
+            padded = np.pad(given, [(0, missing), *[(0, 0)] * (given.ndim - 1)])
             with torch.no_grad():
-                features_1TF, _ = self.front(torch.from_numpy(given)[None], torch.tensor([len(given)]))
+                features_1TF, lengths_1 = self.front(torch.from_numpy(padded)[None], torch.tensor([len(given)]))
             found = {name: each[0] for name, each in recogniser.run([given]).items()}
-            return {"features": features_1TF[0].numpy(), **found}
+            return {"features": features_1TF[0, : int(lengths_1[0])].numpy(), **found}
 
         def search(found: Numbers) -> str:
             labels = recogniser.labels({name: np.asarray(each)[None] for name, each in found.items()}, 0)
@@ -129,7 +132,7 @@ class GraphFormat(ExportFormat):
 
     @property
     def _examples(self) -> list[tuple[Tensor, Tensor]]:
-        return example_inputs(self.recogniser, self.settings.takes)
+        return example_inputs(self.recogniser, self.settings.takes, self.least)
 
     def _trace_encoder(self, graph: RecogniserGraph, states: Axes) -> Any:
         takes = self.settings.takes

@@ -7,6 +7,7 @@ import torch
 
 from sonosco_like.data.features import MFCC, LinearSpectrogram, LogMel
 from sonosco_like.data.normalization import GlobalNormalization, UtteranceNormalization
+from sonosco_like.data.pretrained_features import Waveform, WhisperLogMel
 from sonosco_like.data.torchaudio_transforms import TorchaudioFeatures
 from sonosco_like.errors import UsageError
 from sonosco_like.export.front import Front, make_normalization, make_transform
@@ -17,6 +18,10 @@ EXTRACTORS = {
     "log-mel-8-khz": LogMel(sample_rate=8000, mels=23, window="hamming", step_seconds=0.0125),
     "mfcc": MFCC(),
     "linear": LinearSpectrogram(),
+    "waveform": Waveform(),
+    "waveform-as-it-is": Waveform(normalize=False),
+    "whisper": WhisperLogMel(),
+    "whisper-padded": WhisperLogMel(padded_seconds=1.0),
 }
 LENGTHS = (16000, 12345, 1001, 450, 90)
 

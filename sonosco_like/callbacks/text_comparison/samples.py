@@ -11,11 +11,13 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from sonosco_like.callbacks.destination import Audio
 from sonosco_like.data.audio import load_audio
+from sonosco_like.data.features import LogMel
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.events import AbstractCallback, Moment, TrainerContext
 from sonosco_like.metrics import DecodedBatch
@@ -98,10 +100,18 @@ def sample_of(decoded: DecodedBatch, row: int, hypothesis: str, symbols: Sequenc
         reference=batch.texts[row],
         hypothesis=hypothesis,
         duration=duration,
-        features_TF=_array(batch.features_BTF[row, :frames]),
+        features_TF=_visible(_array(batch.features_BTF[row, :frames])),
         weights=tuple(_weights_of(decoded, row, symbols)),
         words=_words_of(decoded, row, duration),
     )
+
+
+def _visible(features_TF: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The features; of samples their log-mel bands, since a picture of a waveform shows nothing."""
+    if features_TF.shape[1] > 1 or not len(features_TF):
+        return features_TF
+    samples_N = torch.from_numpy(features_TF[:, 0])
+    return LogMel(mels=40)([samples_N])[0].numpy()
 
 
 def _weights_of(decoded: DecodedBatch, row: int, symbols: Sequence[str]) -> Iterable[Weights]:

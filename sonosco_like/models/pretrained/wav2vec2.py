@@ -254,5 +254,5 @@ def features_of(config: Mapping[str, Any], preprocessor: Mapping[str, Any]) -> d
     return {
         "class": "Waveform",
         "sample_rate": preprocessor.get("sampling_rate", 16000),
-        "normalise": bool(preprocessor.get("do_normalize", True)),
+        "normalize": bool(preprocessor.get("do_normalize", True)),
     }
