@@ -5,6 +5,7 @@ transformers takes seconds to import, so it is imported when a model is made.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,13 @@ def save_foreign(model: Any, folder: Path, **options: Any) -> Path:
     logging.disable_progress_bar()
     model.save_pretrained(folder, **options)
     return folder
+
+
+def save_vocabulary(folder: Path, vocabulary: dict[str, int], delimiter: str = "|") -> None:
+    """The files of a tokenizer over characters."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"word_delimiter_token": delimiter}), encoding="utf-8")
 
 
 def transformers() -> Any:

@@ -29,7 +29,7 @@ from sonosco_like.training.changes import Changes, changed_values
 from sonosco_like.training.checks import SIZES
 from sonosco_like.training.exchange import is_mistake
 from sonosco_like.training.initialisation import InitialWeights, initialise, is_worth_validating
-from sonosco_like.training.loaders import tokenizer_of
+from sonosco_like.training.loaders import features_of, tokenizer_of
 from sonosco_like.training.provenance import copy_code, describe_environment, origin_of, warn_of_other_bits
 from sonosco_like.training.randomness import seed_everything
 from sonosco_like.training.trainer import ModelTrainer
@@ -173,7 +173,8 @@ class Experiment:
     def _initialise(self) -> None:
         if self.init_from is not None and self.trainer.global_step == 0:
             trainer = self.trainer
-            matching = initialise(trainer.model, self.init_from, tokenizer_of(trainer.train_data_loader))
+            loader = trainer.train_data_loader
+            matching = initialise(trainer.model, self.init_from, tokenizer_of(loader), features_of(loader))
             trainer.observations.untouched.is_wanted = is_worth_validating(trainer.model, self.init_from, matching)
 
     def _warn_of_other_bits(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,19 @@ from torch import Tensor, nn
 
 from sonosco_like.errors import ConfigError, DataError, MissingPackageError, StorageError, UsageError
 from sonosco_like.inference.recogniser import SavedParts
+from sonosco_like.models.pretrained import is_foreign
 from sonosco_like.runs.checkpoints import find_checkpoint
 from sonosco_like.serialization import Saved, serializable
 from sonosco_like.training.matching import Matching, Weights, match, refuse_misfits
+from sonosco_like.training.pretrained import pretrained_weights
 
 logger = logging.getLogger(__name__)
 
 
 @serializable
 class InitialWeights:
-    """The source of a model's initial weights: a run (its best checkpoint, else its last), or one checkpoint.
+    """The source of a model's initial weights: a run (its best checkpoint, else its last), a checkpoint, or a folder
+    that others published (`config.json` and `model.safetensors`).
 
     Of all its weights, `only` those are taken whose names match a pattern such as `encoder.*`; those that match a
     pattern of `leave_out` stay as the seed drew them. `rename` maps prefixes of names in the checkpoint to prefixes of
@@ -39,19 +42,27 @@ class InitialWeights:
     validate: bool = True
 
 
-def initialise(model: nn.Module, init_from: InitialWeights | Path, tokenizer: Any = None) -> Matching:
+def initialise(
+    model: nn.Module, init_from: InitialWeights | Path, tokenizer: Any = None, features: Any = None
+) -> Matching:
     """Give a model the weights of a source, and log which ones.
 
-    If `tokenizer`, that of the new data, has other symbols than that of the source, an output layer and an embedding of
-    labels keep the rows of the symbols that both have. Raises UsageError, and leaves the model unchanged, if no weight
+    `tokenizer` and `features` are those of the new data. If the tokenizer has other symbols than that of the source, an
+    output layer and an embedding of labels keep the rows of the symbols that both have. If foreign weights were trained
+    on other features, the log says so. Raises UsageError, and leaves the model unchanged, if no weight
     matches, if a weight that is not left out has another shape, or if a pattern matches nothing.
     """
     wanted = init_from if isinstance(init_from, InitialWeights) else InitialWeights(run=init_from)
-    source = _source(wanted.run)
-    weights, symbols = weights_of(source), getattr(tokenizer, "symbols", None)
-    found = Weights(_rename(weights, wanted.rename), symbols and _symbols_of(source))
+    symbols = getattr(tokenizer, "symbols", None)
+    if is_foreign(wanted.run):
+        source = wanted.run
+        given = pretrained_weights(source, model, symbols, features)
+        found, remarks = Weights(_rename(given.tensors, wanted.rename), given.symbols), given.remarks
+    else:
+        source, remarks = _source(wanted.run), ()
+        found = Weights(_rename(weights_of(source), wanted.rename), symbols and _symbols_of(source))
     own = Weights(model.state_dict(), symbols, getattr(model, "symbol_weights", ()))
-    matching = match(own, found, source, wanted.only, wanted.leave_out)
+    matching = replace(match(own, found, source, wanted.only, wanted.leave_out), remarks=remarks)
     refuse_misfits(matching, wanted.run, wanted.leave_out)
     _copy(own, found, matching)
     for number, line in enumerate(matching.lines()):
@@ -109,7 +120,9 @@ def _source(run: Path) -> Path:
     try:
         return find_checkpoint(run)
     except UsageError as error:
-        raise UsageError(f"init_from: {error} Only weights that sonosco_like saved can be read.") from error
+        raise UsageError(
+            f"init_from: {error} Weights that others published are a folder with config.json and model.safetensors."
+        ) from error
 
 
 def _rename(weights: dict[str, Tensor], rename: dict[str, str]) -> dict[str, Tensor]:

@@ -27,7 +27,7 @@ from sonosco_like.training.checks import (
 )
 from sonosco_like.training.experiment import Experiment
 from sonosco_like.training.initialisation import initialise
-from sonosco_like.training.loaders import tokenizer_of
+from sonosco_like.training.loaders import features_of, tokenizer_of
 from sonosco_like.training.memory import MemoryMeter, Trial, largest_batches, remedy, try_batch, try_buckets
 from sonosco_like.training.optimization import describe_schedule
 from sonosco_like.training.randomness import describe_seeds
@@ -76,8 +76,8 @@ def inspect_experiment(
             check()
     if experiment.init_from is not None:
         with found.attempt():
-            tokenizer = tokenizer_of(trainer.train_data_loader)
-            matching = initialise(trainer.model, experiment.init_from, tokenizer)
+            loader = trainer.train_data_loader
+            matching = initialise(trainer.model, experiment.init_from, tokenizer_of(loader), features_of(loader))
             for number, line in enumerate(matching.lines()):
                 found.add("model", "" if number else "init_from", line)
     for name, line in describe_seeds(experiment):

@@ -141,6 +141,11 @@ def tokenizer_of(*loaders: Any) -> Any:
     return next((tokenizer for tokenizer in found if tokenizer is not None), None)
 
 
+def features_of(loader: Any) -> Any:
+    """The features of the dataset of a loader, or None."""
+    return getattr(getattr(loader, "dataset", None), "features", None)
+
+
 def made(loader: Any) -> Any:
     """The loader; if a function was given, the loader that it makes."""
     return loader() if _is_function(loader) else loader

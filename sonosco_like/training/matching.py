@@ -11,6 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 from sonosco_like.errors import UsageError, did_you_mean, list_some
+from sonosco_like.models.pretrained import is_foreign
 
 _MOST_LISTED = 8
 
@@ -54,7 +55,8 @@ class SymbolRows:
 class Matching:
     """The names of the weights that a model and a source share, and of those that they do not.
 
-    `by_symbol` are the weights of which only the rows of the symbols that both alphabets have are taken.
+    `by_symbol` are the weights of which only the rows of the symbols that both alphabets have are taken. `remarks` are
+    sentences about the source.
     """
 
     source: Path
@@ -64,13 +66,15 @@ class Matching:
     unexpected: tuple[str, ...]
     reshaped: tuple[str, ...]
     by_symbol: SymbolRows = field(default_factory=SymbolRows)
+    remarks: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """The report for people: the matched weights, then one line for each other kind that has any."""
+        there = "folder" if is_foreign(self.source) else "checkpoint"
         kinds = {
             "left out as asked": self.left_out,
-            "not in the checkpoint, so drawn from the seed": self.missing,
-            "only in the checkpoint, so not used": self.unexpected,
+            f"not in the {there}, so drawn from the seed": self.missing,
+            f"only in the {there}, so not used": self.unexpected,
             "of another shape": self.reshaped,
         }
         taken = len(self.matched) + len(self.by_symbol.names)
@@ -78,6 +82,7 @@ class Matching:
             f"{taken} of {taken + self._not_taken} weights taken from {self.source}",
             *self.by_symbol.lines(),
             *(f"{len(names)} {kind}: {list_some(names, _MOST_LISTED)}" for kind, names in kinds.items() if names),
+            *self.remarks,
         ]
 
     @property

@@ -133,9 +133,11 @@ def test_settings_that_do_not_fit_are_refused(wanted, said, source):
 
 def test_what_is_no_checkpoint_of_ours_is_refused(tmp_path):
     torch.save({}, tmp_path / "model.pt")
-    for path in (tmp_path / "nowhere", tmp_path, tmp_path / "model.pt"):
-        with pytest.raises(UsageError, match=r"init_from: .*Only weights that sonosco_like saved can be read"):
+    for path in (tmp_path, tmp_path / "model.pt"):
+        with pytest.raises(UsageError, match=r"init_from: .* can run a program when it is opened \(model.pt\)"):
             initialise(Net(), path)
+    with pytest.raises(UsageError, match=r"init_from: There is no run.*nowhere.*config.json and model.safetensors"):
+        initialise(Net(), tmp_path / "nowhere")
 
 
 def test_a_damaged_checkpoint_is_refused(source):

@@ -1,8 +1,10 @@
 """Encoders that others trained: their layers, their names, and the folders that they come in."""
 
-from sonosco_like.models.pretrained.folder import WeightFolder
+from sonosco_like.models.pretrained.folder import WeightFolder, is_foreign
 from sonosco_like.models.pretrained.wav2vec2 import Wav2Vec2Encoder
-from sonosco_like.models.pretrained.weights import ForeignWeights, is_foreign, read_weights
+from sonosco_like.models.pretrained.weights import ForeignWeights, OutputLayer, read_weights
 from sonosco_like.models.pretrained.whisper import WhisperEncoder
 
-__all__ = ["ForeignWeights", "Wav2Vec2Encoder", "WeightFolder", "WhisperEncoder", "is_foreign", "read_weights"]
+__all__ = [
+    "ForeignWeights", "OutputLayer", "Wav2Vec2Encoder", "WeightFolder", "WhisperEncoder", "is_foreign", "read_weights",
+]  # fmt: skip

@@ -19,11 +19,12 @@ from torch import Tensor
 from sonosco_like.errors import DataError, UsageError, list_some
 from sonosco_like.untrusted_files import check_regular_file, read_limited
 
-CONFIG, PREPROCESSOR, WEIGHTS, INDEX = (
-    "config.json", "preprocessor_config.json", "model.safetensors", "model.safetensors.index.json",
-)  # fmt: skip
-_MOST_CONFIG, _MOST_INDEX, _MOST_README = 1 << 20, 64 << 20, 1 << 20
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+_PREPROCESSOR, _PROCESSOR = "preprocessor_config.json", "processor_config.json"
+_VOCABULARY, _TOKENIZER = "vocab.json", "tokenizer_config.json"
+_MOST_CONFIG, _MOST_INDEX, _MOST_README = 16 << 20, 64 << 20, 1 << 20
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".nemo", ".tar", ".h5", ".msgpack")
+_OF_A_RUN = ("checkpoints", "config.yaml", "trainer.yaml", "state.yaml")
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _MOST_LISTED = 8
 
@@ -34,8 +35,8 @@ class WeightFolder:
     def __init__(self, folder: Path) -> None:
         self.path = folder
         _check_folder(folder)
-        self.config = read_json(folder / CONFIG, _MOST_CONFIG)
         self._files = self._open_files()
+        self.config = read_json(folder / CONFIG, _MOST_CONFIG)
 
     @property
     def names(self) -> list[str]:
@@ -45,8 +46,19 @@ class WeightFolder:
     @property
     def preprocessor(self) -> dict[str, Any]:
         """What the folder says about its features; empty if it says nothing."""
-        path = self.path / PREPROCESSOR
-        return read_json(path, _MOST_CONFIG) if path.exists() else {}
+        nested = self._optional(_PROCESSOR).get("feature_extractor")  # where newer versions write it
+        return self._optional(_PREPROCESSOR) or (nested if isinstance(nested, dict) else {})
+
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """The label of each text of the output layer; empty if the folder has none, or one for each language."""
+        found = self._optional(_VOCABULARY)
+        return found if all(type(label) is int for label in found.values()) else {}
+
+    @property
+    def word_delimiter(self) -> str:
+        """The text that stands for a space in the vocabulary."""
+        return str(self._optional(_TOKENIZER).get("word_delimiter_token") or "|")
 
     @property
     def licence(self) -> str:
@@ -58,6 +70,23 @@ class WeightFolder:
             found = re.search(r"^license:[ \t]*(.+)$", front[1], re.M) if front else None
             named = found[1] if found else ""
         return "".join(each for each in str(named or "") if each.isprintable()).strip(" '\"")[:100]
+
+    @property
+    def files(self) -> list[Path]:
+        """The files of the tensors."""
+        return [self.path / WEIGHTS] if (self.path / WEIGHTS).exists() else sorted(self.path.glob("*.safetensors"))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor, which is not read for it."""
+        return tuple(self._files[name].get_slice(name).get_shape())
+
+    def dtype(self, name: str) -> str:
+        """The type of the numbers of a tensor, such as F32 or BF16."""
+        return str(self._files[name].get_slice(name).get_dtype())
+
+    def _optional(self, name: str) -> dict[str, Any]:
+        path = self.path / name
+        return read_json(path, _MOST_CONFIG) if path.exists() else {}
 
     def read(self, name: str) -> Tensor:
         """A tensor as float32."""
@@ -93,6 +122,16 @@ class WeightFolder:
                 )
             found |= opened
         return found
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether a path looks like weights that others saved, readable or not, and not like a run of ours."""
+    if not path.is_dir():
+        return path.suffix in (*_PICKLES, ".safetensors")
+    names = [each.name for each in path.iterdir()]
+    if any(name in _OF_A_RUN for name in names):
+        return False
+    return any(name in (CONFIG, WEIGHTS, INDEX) or name.endswith(_PICKLES) for name in names)
 
 
 def read_json(path: Path, most: int = _MOST_CONFIG) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from sonosco_like.errors import UsageError
 from sonosco_like.models.recogniser import Encoder
+from sonosco_like.records import BLANK, SPECIAL_SYMBOLS, UNKNOWN
 from sonosco_like.serialization import serializable
 from sonosco_like.tensors import length_mask, zero_padding
 from sonosco_like.torchaudio_import import import_torchaudio
@@ -203,16 +204,18 @@ def draw_spans(lengths: list[int], size: int, share: float, span: int, least: in
     return hidden_BS
 
 
+OUTPUT_LAYER = {"weight": "lm_head.weight", "bias": "lm_head.bias"}
 _PREFIXES = (("feature_extractor.", "feature_extractor."), ("feature_projection.", "feature_projection."),
              ("encoder.", "transformer."))  # fmt: skip
 _NAMES = {"masked_spec_embed": "mask_embedding"}
 _WEIGHT_NORM = {"weight_g": "parametrizations.weight.original0", "weight_v": "parametrizations.weight.original1"}
-_SIZES = {
+SIZES = {
     "size": "hidden_size", "layers": "num_hidden_layers", "heads": "num_attention_heads",
     "inner_size": "intermediate_size", "channels": "conv_dim", "kernels": "conv_kernel", "strides": "conv_stride",
     "convolution_bias": "conv_bias", "norm": "feat_extract_norm", "norm_first": "do_stable_layer_norm",
     "position_kernel": "num_conv_pos_embeddings", "position_groups": "num_conv_pos_embedding_groups",
 }  # fmt: skip
+_SPECIAL = {"<pad>": BLANK, "[PAD]": BLANK, "<unk>": UNKNOWN, "[UNK]": UNKNOWN}  # the others have our names
 # What the layers cannot do otherwise: the key of the config, and the values it may have; None if it is not there.
 _ONLY: dict[str, tuple[Any, ...]] = {
     "hidden_act": ("gelu", None),
@@ -246,13 +249,25 @@ def fields_of(config: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(
                 f"The config has {key}: {config[key]!r}, and Wav2Vec2Encoder can only do {allowed[0]!r}.{hint}"
             )
-    return {own: config[foreign] for own, foreign in _SIZES.items() if foreign in config}
+    return {own: config[foreign] for own, foreign in SIZES.items() if foreign in config}
 
 
 def features_of(config: Mapping[str, Any], preprocessor: Mapping[str, Any]) -> dict[str, Any]:
-    """The features as a config of ours names them."""
-    return {
-        "class": "Waveform",
-        "sample_rate": preprocessor.get("sampling_rate", 16000),
-        "normalize": bool(preprocessor.get("do_normalize", True)),
-    }
+    """The fields of the features that it was trained on, raw samples."""
+    rate = preprocessor.get("sampling_rate", 16000)
+    return {"sample_rate": rate, "normalize": bool(preprocessor.get("do_normalize", True))}
+
+
+def symbols_of(config: Mapping[str, Any], vocabulary: Mapping[str, int], delimiter: str, rows: int) -> list[str] | None:
+    """The symbol of each row of the output layer, in the words of our tokenizers; None without a vocabulary."""
+    if not vocabulary:
+        return None
+    symbols = [f"<row {row}>" for row in range(rows)]
+    for text, label in vocabulary.items():
+        if 0 <= label < rows:
+            text = SPECIAL_SYMBOLS[_SPECIAL[text]] if text in _SPECIAL else text
+            symbols[label] = " " if text == delimiter else text
+    blank = config.get("pad_token_id", 0)
+    if type(blank) is int and 0 <= blank < rows:
+        symbols[blank] = SPECIAL_SYMBOLS[BLANK]
+    return symbols

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -22,39 +21,46 @@ _FAMILIES: dict[str, tuple[ModuleType, type[Encoder]]] = {
     **dict.fromkeys(whisper.FAMILIES, (whisper, whisper.WhisperEncoder)),
 }
 _MOST_SIZE, _MOST_LAYERS, _MOST_LISTED = 1 << 17, 1000, 8
-_INPUTS = {"Waveform": 1}
-logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class OutputLayer:
+    """The output layer of foreign weights: the names of its tensors in the files by `weight` and `bias`, its symbols.
+
+    The symbols are in the words of our tokenizers; None if the folder does not say them.
+    """
+
+    names: dict[str, str]
+    symbols: list[str] | None
 
 
 @dataclass(frozen=True)
 class ForeignWeights:
-    """An encoder that others trained.
+    """An encoder that others trained; its tensors are read when they are asked for.
 
     ```
-    folder    where it lies
+    folder    the folder that it lies in
     family    wav2vec2, hubert or whisper
-    config    what its config.json says
     encoder   our encoder of its sizes, without layers until it is built
-    tensors   its weights as float32, by the names that our encoder has for them
+    features  what it was trained on: fields of the features that a config names
+    names     for each name in our encoder the name in the files
     unused    the names, in the files, of the tensors that our encoder has no place for
-    features  the fields of the features that it was trained on, with their `class`
-    licence   the licence that its README or config names; empty if neither does
+    output    its output layer over characters; None if it has none
     ```
     """
 
-    folder: Path
+    folder: WeightFolder
     family: str
-    config: dict[str, Any]
     encoder: Encoder
-    tensors: dict[str, Tensor]
-    unused: tuple[str, ...]
     features: dict[str, Any]
-    licence: str
+    names: dict[str, str]
+    unused: tuple[str, ...]
+    output: OutputLayer | None
 
     @property
-    def parameters(self) -> int:
-        """How many numbers the tensors hold."""
-        return sum(tensor.numel() for tensor in self.tensors.values())
+    def tensors(self) -> dict[str, Tensor]:
+        """The weights of the encoder as float32, by the names that our encoder has for them."""
+        return {mine: self.folder.read(name) for mine, name in self.names.items()}
 
     @property
     def encoder_fields(self) -> dict[str, Any]:
@@ -63,6 +69,15 @@ class ForeignWeights:
         own = {each.name: getattr(self.encoder, each.name) for each in fields(type(self.encoder))}  # type: ignore[arg-type]
         changed = {name: value for name, value in own.items() if value != getattr(plain, name)}
         return {"class": type(self.encoder).__name__, **changed}
+
+    def differences(self, encoder: Encoder) -> list[str]:
+        """The sizes of an encoder of the same class that differ from those of the config.json, a line for each."""
+        sizes = _FAMILIES[self.family][0].SIZES
+        return [
+            f"`{name}` is {getattr(encoder, name)}, and `{foreign}` is {getattr(self.encoder, name)}"
+            for name, foreign in sizes.items()
+            if getattr(encoder, name) != getattr(self.encoder, name)
+        ]
 
 
 def read_weights(folder: Path) -> ForeignWeights:
@@ -81,19 +96,19 @@ def read_weights(folder: Path) -> ForeignWeights:
     except (UsageError, TypeError) as error:
         raise UsageError(f"{folder / CONFIG}: {error}") from error
     features = module.features_of(opened.config, opened.preprocessor)
+    if type(features["sample_rate"]) is not int:
+        raise UsageError(
+            f"{folder}: the sampling_rate must be a whole number, got {str(features['sample_rate'])[:100]!r}."
+        )
     own = {name: module.own_name(name) for name in opened.names}
     expected = _expected(kind(**sizes), features)
     _check_names(folder, own, expected)
-    used = {name: mine for name, mine in own.items() if mine in expected}
-    tensors = {mine: opened.read(name) for name, mine in used.items()}
-    _check_shapes(folder, tensors, expected)
-    unused = tuple(name for name in own if name not in used)
-    return ForeignWeights(folder, family, opened.config, encoder, tensors, unused, features, opened.licence)
-
-
-def is_foreign(folder: Path) -> bool:
-    """Whether a folder has the files of foreign weights, and not those of a run of ours."""
-    return (folder / CONFIG).is_file()
+    used = {mine: name for name, mine in own.items() if mine in expected}
+    _check_shapes(opened, used, expected)
+    output = _output_layer(opened, module)
+    taken = {*used.values(), *(output.names.values() if output else ())}
+    unused = tuple(name for name in own if name not in taken)
+    return ForeignWeights(opened, family, encoder, features, used, unused, output)
 
 
 def family_of(opened: WeightFolder) -> str:
@@ -106,6 +121,14 @@ def family_of(opened: WeightFolder) -> str:
         f"{opened.path / CONFIG} has the model_type {str(family)[:100]!r}{hint or '.'} There are encoders for "
         f"{', '.join(_FAMILIES)} (XLS-R and MMS are wav2vec2)."
     )
+
+
+def _output_layer(opened: WeightFolder, module: ModuleType) -> OutputLayer | None:
+    names = {part: name for part, name in module.OUTPUT_LAYER.items() if name in opened.names}
+    if names.keys() != module.OUTPUT_LAYER.keys() or not names:
+        return None
+    rows = opened.shape(names["weight"])[0]
+    return OutputLayer(names, module.symbols_of(opened.config, opened.vocabulary, opened.word_delimiter, rows))
 
 
 def _check_sizes(sizes: Mapping[str, Any], kind: type[Encoder]) -> None:
@@ -123,7 +146,7 @@ def _check_sizes(sizes: Mapping[str, Any], kind: type[Encoder]) -> None:
 
 def _expected(encoder: Encoder, features: Mapping[str, Any]) -> dict[str, torch.Size]:
     """The names and shapes of the weights of an encoder, which is built without memory for them."""
-    width = _INPUTS.get(str(features["class"]), features.get("mels"))
+    width = features.get("mels", 1)
     if type(width) is not int or not 1 <= width <= _MOST_SIZE:
         raise UsageError(f"The number of mel bands must be a whole number, got {str(width)[:100]!r}.")
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
@@ -144,15 +167,15 @@ def _check_names(folder: Path, own: Mapping[str, str | None], expected: Mapping[
         )
 
 
-def _check_shapes(folder: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, torch.Size]) -> None:
+def _check_shapes(opened: WeightFolder, names: Mapping[str, str], expected: Mapping[str, torch.Size]) -> None:
     wrong = [
-        f"{name} ({_shape(tensor.shape)} in the file, {_shape(expected[name])} by the config)"
-        for name, tensor in tensors.items()
-        if tensor.shape != expected[name]
+        f"{mine} ({_shape(opened.shape(name))} in the file, {_shape(expected[mine])} by the config)"
+        for mine, name in names.items()
+        if opened.shape(name) != tuple(expected[mine])
     ]
     if wrong:
-        raise UsageError(f"{folder}: {len(wrong)} tensors have another shape: {list_some(wrong, _MOST_LISTED)}.")
+        raise UsageError(f"{opened.path}: {len(wrong)} tensors have another shape: {list_some(wrong, _MOST_LISTED)}.")
 
 
-def _shape(shape: torch.Size) -> str:
+def _shape(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape)) or "scalar"

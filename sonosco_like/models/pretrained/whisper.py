@@ -141,7 +141,8 @@ def sinusoids(positions: int, size: int) -> Tensor:
     return torch.cat([angle_SD.sin(), angle_SD.cos()], dim=1)
 
 
-_SIZES = {
+OUTPUT_LAYER: dict[str, str] = {}  # that of its decoder is over pieces of text
+SIZES = {
     "size": "d_model", "layers": "encoder_layers", "heads": "encoder_attention_heads",
     "inner_size": "encoder_ffn_dim", "positions": "max_source_positions",
 }  # fmt: skip
@@ -162,10 +163,9 @@ def fields_of(config: Mapping[str, Any]) -> dict[str, Any]:
     for key, allowed in _ONLY.items():
         if config.get(key) not in allowed:
             raise UsageError(f"The config has {key}: {config[key]!r}, and WhisperEncoder can only do {allowed[0]!r}.")
-    return {own: config[foreign] for own, foreign in _SIZES.items() if foreign in config}
+    return {own: config[foreign] for own, foreign in SIZES.items() if foreign in config}
 
 
 def features_of(config: Mapping[str, Any], preprocessor: Mapping[str, Any]) -> dict[str, Any]:
-    """The features as a config of ours names them."""
-    rate = preprocessor.get("sampling_rate", 16000)
-    return {"class": "WhisperLogMel", "sample_rate": rate, "mels": config.get("num_mel_bins", 80)}
+    """The fields of the features that it was trained on, log-mel bands."""
+    return {"sample_rate": preprocessor.get("sampling_rate", 16000), "mels": config.get("num_mel_bins", 80)}

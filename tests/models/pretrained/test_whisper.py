@@ -43,7 +43,7 @@ def test_outputs_are_those_of_the_reference(pair):
         expected_BSD = reference(features_BTF.transpose(1, 2)).last_hidden_state
         got_BSD, lengths_B = encoder(features_BTF, torch.tensor([FRAMES, FRAMES]))
     assert lengths_B.tolist() == [FRAMES // 2] * 2
-    torch.testing.assert_close(got_BSD, expected_BSD, atol=2e-6, rtol=0.0)
+    torch.testing.assert_close(got_BSD, expected_BSD, atol=1e-6, rtol=0.0)
 
 
 def test_gradients_are_those_of_the_reference(pair):
@@ -76,7 +76,7 @@ def test_a_shorter_utterance_has_the_outputs_of_a_reference_with_fewer_positions
         expected_BSD = cut.encoder(features_BTF.transpose(1, 2)).last_hidden_state
         got_BSD, lengths_B = encoder(features_BTF, torch.tensor([frames]))
     assert lengths_B.tolist() == [positions] == encoder.output_lengths(torch.tensor([frames])).tolist()
-    torch.testing.assert_close(got_BSD, expected_BSD, atol=2e-6, rtol=0.0)
+    torch.testing.assert_close(got_BSD, expected_BSD, atol=1e-6, rtol=0.0)
 
 
 def test_an_utterance_has_the_same_output_alone_and_in_a_batch(pair):
