@@ -1,5 +1,6 @@
 """The settings of optimizers and learning-rate schedules; torch's objects are built when there are parameters."""
 
+from sonosco_like.optim.groups import ParameterGroup
 from sonosco_like.optim.optimizers import (
     SGD,
     Adadelta,
@@ -9,7 +10,6 @@ from sonosco_like.optim.optimizers import (
     AdamW,
     NAdam,
     Optimizer,
-    ParameterGroup,
     RAdam,
     RMSprop,
     Rprop,

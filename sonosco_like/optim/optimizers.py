@@ -1,47 +1,25 @@
 """Torch's optimizers by name: the settings that a config gives, before there are parameters to optimize.
 
-The fields and defaults of each record are those of torch, and a test compares them. `groups` is ours. Arguments that
-only choose torch's implementation (`foreach`, `capturable`, `differentiable`) are left to torch.
+The fields and defaults of each record are those of torch, and a test compares them. `groups` and `layer_decay` are ours
+(see `optim.groups`). Arguments that only choose torch's implementation (`foreach`, `capturable`, `differentiable`) are
+left to torch.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
 
-from sonosco_like.errors import UsageError, check_patterns
+from sonosco_like.errors import UsageError
+from sonosco_like.optim.groups import ParameterGroup, split_by_depth, split_by_pattern
 from sonosco_like.serialization import serializable
 
-_GROUPS = "groups"
-REST = "rest"
-
-
-@serializable
-class ParameterGroup:
-    """Settings for the parameters whose names match `pattern`, such as `*.bias`; null means the optimizer's value."""
-
-    pattern: str
-    lr: float | None = None
-    weight_decay: float | None = None
-    momentum: float | None = None
-    betas: tuple[float, float] | None = None
-    eps: float | None = None
-
-    def settings(self) -> dict[str, Any]:
-        """The settings that differ from those of the optimizer."""
-        given = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
-        return {name: value for name, value in given if name != "pattern" and value is not None}
-
-    @property
-    def name(self) -> str:
-        """The name of the group in logged curves: `encoder` for `encoder.*`."""
-        return self.pattern.strip("*.") or self.pattern
+_OURS = ("groups", "layer_decay")
 
 
 @serializable
@@ -49,11 +27,17 @@ class Optimizer(ABC):
     """The settings of an optimizer; `build(parameters)` makes the torch optimizer of the same name.
 
     `groups` gives other settings to the parameters whose names match a pattern; the first pattern that matches decides.
+    With `layer_decay`, such as 0.9, each layer of the encoder learns with a rate that much smaller than the layer after
+    it, what is before the layers with the smallest, and what is behind them with the full rate. A group with a rate of
+    its own keeps it.
     """
 
     groups: list[ParameterGroup] = dataclasses.field(default_factory=list)
+    layer_decay: float | None = None
 
     def __post_init__(self) -> None:
+        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
+            raise UsageError(f"`layer_decay` must be above 0 and at most 1, such as 0.9; got {self.layer_decay}.")
         known = self._settings()
         for group in self.groups:
             for name in group.settings():
@@ -66,42 +50,31 @@ class Optimizer(ABC):
     def build(self, parameters: Iterable[Any]) -> torch.optim.Optimizer:
         """Make the optimizer for these parameters: plain ones, (name, parameter) pairs, or torch's parameter groups.
 
-        Raises UsageError if there are `groups` but no names, for a pattern that matches no name, and for a value that
-        torch refuses.
+        Raises UsageError if there are `groups` or a `layer_decay` but no names, for a pattern that matches no name, for
+        a model without layers, and for a value that torch refuses.
         """
         found = list(parameters)
         named = bool(found) and all(isinstance(each, tuple) for each in found)
-        if self.groups and not named:
-            raise UsageError("`groups` need the names of the parameters: call build(model.named_parameters()).")
+        if not named and (self.groups or self.layer_decay is not None):
+            what = "`groups` need" if self.groups else "`layer_decay` needs"
+            raise UsageError(f"{what} the names of the parameters: call build(model.named_parameters()).")
         if named:
-            found = split_by_pattern(found, self.groups) if self.groups else [parameter for _, parameter in found]
+            found = self._split(found)
         name = type(self).__name__
         with torch_errors_as_usage_errors(f"The optimizer {name}"):
             optimizer: torch.optim.Optimizer = getattr(torch.optim, name)(found, **self._settings())
         return optimizer
 
+    def _split(self, named: list[tuple[str, Any]]) -> list[Any]:
+        """The parameters, or torch's groups of them."""
+        settings = self._settings()
+        if self.layer_decay is not None:
+            return split_by_depth(named, self.groups, self.layer_decay, settings["lr"])
+        return split_by_pattern(named, self.groups) if self.groups else [parameter for _, parameter in named]
+
     def _settings(self) -> dict[str, Any]:
         fields = dataclasses.fields(self)
-        return {field.name: getattr(self, field.name) for field in fields if field.name != _GROUPS}
-
-
-def split_by_pattern(named: Sequence[tuple[str, Any]], groups: Sequence[ParameterGroup]) -> list[dict[str, Any]]:
-    """Torch's parameter groups: first `rest`, the parameters that no pattern matches, then one group per pattern.
-
-    Raises UsageError for a pattern that matches no name, or only names that an earlier pattern matches too.
-    """
-    found: dict[int, list[Any]] = {place: [] for place in range(-1, len(groups))}
-    for name, parameter in named:
-        matching = (place for place, group in enumerate(groups) if fnmatchcase(name, group.pattern))
-        found[next(matching, -1)].append(parameter)
-    check_patterns((group.pattern for group in groups), [name for name, _ in named])
-    for place, group in enumerate(groups):
-        if not found[place]:
-            raise UsageError(
-                f"The patterns before {group.pattern!r} match all of its parameters. Put {group.pattern!r} before them."
-            )
-    parts = [{"params": found[place], "name": group.name, **group.settings()} for place, group in enumerate(groups)]
-    return [{"params": found[-1], "name": REST}, *parts] if found[-1] else parts
+        return {field.name: getattr(self, field.name) for field in fields if field.name not in _OURS}
 
 
 @contextmanager

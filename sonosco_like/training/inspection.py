@@ -91,6 +91,7 @@ def inspect_experiment(
     with found.attempt():
         trainer.callbacks = []  # no callback hears the trial, so none writes a file
         trainer.parts.build()
+        _describe_groups(trainer.optimizer, found)
         if usable["train"] and has_labels:  # a label that the model does not have is read out of bounds
             _try_batches(trainer, found, progress)
             found.add("training", "checkpoint", _size_of_checkpoint(trainer))
@@ -119,6 +120,14 @@ def _describe_model(trainer: ModelTrainer, found: Inspection) -> None:
     found.add("model", "model", text)
     for part, count in counts.items():
         found.add("model", f"  {part}", f"{count:,}")
+
+
+def _describe_groups(optimizer: Any, found: Inspection) -> None:
+    """Note the learning rate of each group of parameters, before what a schedule makes of it, if there are several."""
+    groups = getattr(optimizer, "param_groups", ())
+    for place, group in enumerate(groups if len(groups) > 1 else ()):
+        rate, count = float(group.get("initial_lr", group["lr"])), sum(each.numel() for each in group["params"])
+        found.add("learning rates", str(group.get("name", place)), f"{rate:.3g} for {count:,} parameters")
 
 
 class _Look(NamedTuple):

@@ -65,6 +65,17 @@ def test_the_parts_of_a_model_add_up(config, capsys):
     assert sum(parts) == total
 
 
+def test_the_rate_of_each_group_is_listed(config, capsys):
+    assert run(["check", "--config", str(config), "--set", "trainer.optimizer.layer_decay=0.5"]) == 0
+    out = capsys.readouterr().out
+    lines = out.split("learning rates\n")[1].splitlines()
+    rates = [float(line.split()[1]) for line in lines if line.startswith("  rest")]
+    assert rates == [rates[0] * 0.5**number for number in range(len(rates))]
+    assert len(rates) > 1
+    counts = [int(line.split()[3].replace(",", "")) for line in lines if line.startswith("  rest")]
+    assert f"{sum(counts):,} parameters" in out  # of the model
+
+
 def test_own_data_can_be_checked(config, capsys, tmp_path):
     assert run(["check", "--config", str(config), "--train", str(tmp_path / "noise" / "val.jsonl")]) == 0
     assert "2 batches per epoch, 4 utterances" in capsys.readouterr().out

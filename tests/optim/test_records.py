@@ -56,7 +56,7 @@ def _torch_arguments(cls: type, without: set[str]) -> dict:
 
 def _record_arguments(cls: type) -> dict:
     empty, missing = inspect.Parameter.empty, dataclasses.MISSING
-    fields = [field for field in dataclasses.fields(cls) if field.name != "groups"]
+    fields = [field for field in dataclasses.fields(cls) if field.name not in ("groups", "layer_decay")]
     return {field.name: empty if field.default is missing else field.default for field in fields}
 
 
