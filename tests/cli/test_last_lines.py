@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sonosco_like.cli import run
-from sonosco_like.cli.last_lines import program
+from sonosco_like.cli.train import program
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
 import matrix_parts
