@@ -15,7 +15,7 @@ from sonosco_like.callbacks.measures import families_of, tag_of
 from sonosco_like.callbacks.run_files import RunFile, hyperparameters
 from sonosco_like.events import Moment, TrainerContext
 from sonosco_like.serialization import serializable, state
-from sonosco_like.write_permissions import check_writing
+from sonosco_like.untrusted_files import check_writing
 
 _SERVICES = ("databricks", "databricks-uc", "uc")
 _ALLOW_FILES = "MLFLOW_ALLOW_FILE_STORE"

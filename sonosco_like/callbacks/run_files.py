@@ -13,8 +13,7 @@ from sonosco_like.events import TrainerContext
 from sonosco_like.redaction import mask_secrets, mask_setting
 from sonosco_like.runs.run_folder import CONFIG, OWN
 from sonosco_like.serialization import Document, dumps
-from sonosco_like.untrusted_files import break_hard_links, refuse_links
-from sonosco_like.write_permissions import check_writing
+from sonosco_like.untrusted_files import break_hard_links, check_writing, refuse_links
 
 
 @dataclass(frozen=True, slots=True)

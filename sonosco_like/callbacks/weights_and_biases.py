@@ -17,7 +17,7 @@ from sonosco_like.callbacks.run_files import RunFile, hyperparameters
 from sonosco_like.events import Moment
 from sonosco_like.redaction import mask_arguments
 from sonosco_like.serialization import serializable, state
-from sonosco_like.write_permissions import check_writing
+from sonosco_like.untrusted_files import check_writing
 
 _RUNS = "*run-*"  # the folder of each start, which links to the logs of Weights & Biases
 

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sonosco_like.cli.options import allow_write, config, import_modules, imports, manifests, opening, overrides
-from sonosco_like.cli.own_data import read_with_own_data
+from sonosco_like.cli.options import (
+    allow_write,
+    config,
+    import_modules,
+    imports,
+    manifests,
+    opening,
+    overrides,
+    read_with_own_data,
+)
 from sonosco_like.cli.train import prepare
 
 if TYPE_CHECKING:

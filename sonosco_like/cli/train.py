@@ -22,10 +22,11 @@ from sonosco_like.cli.options import (
     import_modules,
     imports,
     manifests,
+    open_with_own_data,
     overrides,
+    read_with_own_data,
     with_device,
 )
-from sonosco_like.cli.own_data import open_with_own_data, read_with_own_data
 from sonosco_like.errors import UsageError
 from sonosco_like.redaction import MaskingFormatter
 from sonosco_like.runs.run_folder import CONFIG, TENSORBOARD, shown

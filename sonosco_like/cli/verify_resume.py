@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonosco_like.cli.options import PATH, allow_write, config, import_modules, imports, manifests, overrides
-from sonosco_like.cli.own_data import Manifests, read_with_own_data
+from sonosco_like.cli.options import (
+    PATH,
+    Manifests,
+    allow_write,
+    config,
+    import_modules,
+    imports,
+    manifests,
+    overrides,
+    read_with_own_data,
+)
 
 if TYPE_CHECKING:
     from sonosco_like.training.verification import Verdict

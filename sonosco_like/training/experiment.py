@@ -33,7 +33,7 @@ from sonosco_like.training.loaders import features_of, tokenizer_of
 from sonosco_like.training.provenance import copy_code, describe_environment, origin_of, warn_of_other_bits
 from sonosco_like.training.randomness import seed_everything
 from sonosco_like.training.trainer import ModelTrainer
-from sonosco_like.write_permissions import check_writing
+from sonosco_like.untrusted_files import check_writing
 
 logger = logging.getLogger(__name__)
 

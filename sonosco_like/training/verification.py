@@ -24,7 +24,7 @@ from sonosco_like.events import AbstractCallback, Moment
 from sonosco_like.runs.checkpoints import Checkpoints
 from sonosco_like.runs.run_folder import FINAL, METRICS, WITNESS, step_of
 from sonosco_like.serialization import Document, diff, serializable
-from sonosco_like.write_permissions import allowed_places
+from sonosco_like.untrusted_files import allowed_places
 
 _CLOCK = re.compile(r"(.*_)?(seconds?|time|wall|clock|elapsed|remaining)|seconds_.*")
 _MACHINE = re.compile(r".*memory.*|(data_)?wait(ing)?(_.*)?|run_id")  # values that depend on the machine or the run

@@ -23,7 +23,7 @@ from sonosco_like.events import AbstractCallback
 from sonosco_like.runs.remote_copy import RemoteCopy
 from sonosco_like.serialization import REGISTRY, loads
 from sonosco_like.training import Experiment
-from sonosco_like.write_permissions import allow_writing_only_to, allowed_places, check_writing
+from sonosco_like.untrusted_files import allow_writing_only_to, allowed_places, check_writing
 
 IMPORT = ["--import", "tiny"]
 

@@ -11,7 +11,7 @@ import yaml
 from tiny import tiny_config
 
 from sonosco_like.cli import run
-from sonosco_like.cli.own_data import read_with_own_data
+from sonosco_like.cli.options import read_with_own_data
 from sonosco_like.errors import UsageError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "training"))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonosco_like import dumps, loads, serializable
-from sonosco_like.cli.own_data import read_with_own_data
+from sonosco_like.cli.options import read_with_own_data
 from sonosco_like.data import Alphabet
 from sonosco_like.errors import ConfigError
 from sonosco_like.serialization import quote_override

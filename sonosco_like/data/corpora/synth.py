@@ -22,8 +22,7 @@ from sonosco_like.process import usable_processors
 from sonosco_like.progress import Progress, no_progress
 from sonosco_like.records import Utterance
 from sonosco_like.serialization import replace_file, serializable
-from sonosco_like.untrusted_files import read_limited, refuse_links
-from sonosco_like.write_permissions import check_writing
+from sonosco_like.untrusted_files import check_writing, read_limited, refuse_links
 
 _SECONDS_PER_SPEAKER = 12.0  # few, because new speakers teach more than more speech of the same speakers
 _FEWEST_SPEAKERS = 2
