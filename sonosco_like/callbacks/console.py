@@ -12,17 +12,18 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from sonosco_like.callbacks.destination import Destination, Plain, plain_values
-from sonosco_like.callbacks.intervals import Every, epoch_is_over
 from sonosco_like.callbacks.measures import format_value, short_name
 from sonosco_like.callbacks.speed import Throughput, format_duration
 from sonosco_like.events import (
     AbstractCallback,
+    Every,
     Moment,
     Stop,
     TrainerContext,
     batches_of,
     describe_place,
     epoch_batches,
+    epoch_is_over,
 )
 from sonosco_like.serialization import serializable
 

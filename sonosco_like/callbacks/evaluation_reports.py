@@ -9,10 +9,9 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from sonosco_like.callbacks.intervals import Every
 from sonosco_like.callbacks.measures import format_value
 from sonosco_like.errors import UsageError
-from sonosco_like.events import AbstractCallback, Moment, TrainerContext
+from sonosco_like.events import AbstractCallback, Every, Moment, TrainerContext
 from sonosco_like.serialization import serializable, state
 
 DataSet = Literal["train", "val", "test"]

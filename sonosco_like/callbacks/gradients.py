@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sonosco_like.callbacks.intervals import epoch_is_over
 from sonosco_like.errors import UsageError
-from sonosco_like.events import AbstractCallback, Moment, TrainerContext
+from sonosco_like.events import AbstractCallback, Moment, TrainerContext, epoch_is_over
 from sonosco_like.metrics import RunningMeasures
 from sonosco_like.serialization import serializable, state
 

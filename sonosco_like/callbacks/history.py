@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from sonosco_like.callbacks.destination import numeric_values
-from sonosco_like.callbacks.intervals import Every, epoch_is_over
 from sonosco_like.errors import did_you_mean
-from sonosco_like.events import AbstractCallback, Moment, TrainerContext
+from sonosco_like.events import AbstractCallback, Every, Moment, TrainerContext, epoch_is_over
 from sonosco_like.serialization import serializable, state
 
 MOST_POINTS = 2000  # of a curve in a picture: more cannot be told apart

@@ -10,10 +10,9 @@ import logging
 from abc import ABC, abstractmethod
 from dataclasses import field
 
-from sonosco_like.callbacks.intervals import epoch_is_over
 from sonosco_like.callbacks.measures import FollowsMeasure, improves, lower_is_better
 from sonosco_like.errors import UsageError
-from sonosco_like.events import AbstractCallback, Moment, TrainerContext, describe_place
+from sonosco_like.events import AbstractCallback, Moment, TrainerContext, describe_place, epoch_is_over
 from sonosco_like.optim.learning_rates import reduce_rates
 from sonosco_like.serialization import serializable, state
 

@@ -6,9 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from sonosco_like.callbacks.intervals import epoch_is_over
 from sonosco_like.errors import UsageError, did_you_mean
-from sonosco_like.events import AbstractCallback, Moment, TrainerContext
+from sonosco_like.events import AbstractCallback, Moment, TrainerContext, epoch_is_over
 from sonosco_like.metrics import description_of
 from sonosco_like.serialization import serializable
 

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from sonosco_like.callbacks.intervals import Every, epoch_is_over
 from sonosco_like.callbacks.measures import (
     is_evaluated_by_epoch,
     is_evaluated_by_validation,
@@ -15,7 +14,7 @@ from sonosco_like.callbacks.measures import (
     monitored_weights,
 )
 from sonosco_like.errors import UsageError
-from sonosco_like.events import AbstractCallback, Moment, TrainerContext
+from sonosco_like.events import AbstractCallback, Every, Moment, TrainerContext, epoch_is_over
 from sonosco_like.runs.run_folder import BEST
 from sonosco_like.serialization import serializable, state
 

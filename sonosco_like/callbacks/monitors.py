@@ -10,8 +10,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from sonosco_like.callbacks.intervals import Every, epoch_is_over
-from sonosco_like.events import AbstractCallback, Moment, TrainerContext
+from sonosco_like.events import AbstractCallback, Every, Moment, TrainerContext, epoch_is_over
 from sonosco_like.process import resident_memory
 from sonosco_like.serialization import serializable, state
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sonosco_like.callbacks.history import Curve, CurveCallback
-from sonosco_like.callbacks.intervals import Every
 from sonosco_like.callbacks.measures import (
     TRAINING,
     families_of,
@@ -22,7 +21,7 @@ from sonosco_like.callbacks.measures import (
 )
 from sonosco_like.callbacks.run_files import RunFile
 from sonosco_like.errors import UsageError
-from sonosco_like.events import Moment, TrainerContext
+from sonosco_like.events import Every, Moment, TrainerContext
 from sonosco_like.runs.run_folder import PLOTS
 from sonosco_like.serialization import serializable
 

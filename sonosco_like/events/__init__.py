@@ -1,13 +1,14 @@
 """The callback mechanism: a stage is a method, its start and its end are events, and callbacks are called at events."""
 
-from sonosco_like.events.callback import AbstractCallback, Moment, Scope, Stop
-from sonosco_like.events.context import TrainerContext
+from sonosco_like.events.callback import AbstractCallback, Moment, Scope, Stop, TrainerContext
 from sonosco_like.events.duration import (
     Duration,
+    Every,
     TrainingLength,
     batches_of,
     describe_place,
     epoch_batches,
+    epoch_is_over,
     epochs_done,
     has_lasted,
     share_done,
@@ -19,8 +20,8 @@ from sonosco_like.events.listeners import CallbackError, Listeners, known_events
 from sonosco_like.events.stages import stage, stages_of
 
 __all__ = [
-    "AbstractCallback", "CallbackError", "Duration", "Event", "Listener", "Listeners", "Moment", "Pair", "Scope",
-    "Stop", "TrainerContext", "TrainingLength", "batches_of", "describe_place", "epoch_batches", "epochs_done",
-    "has_lasted", "known_events", "share_done", "stage", "stages_of", "take_class_callbacks", "whole_share",
-    "without_listener",
+    "AbstractCallback", "CallbackError", "Duration", "Event", "Every", "Listener", "Listeners", "Moment", "Pair",
+    "Scope", "Stop", "TrainerContext", "TrainingLength", "batches_of", "describe_place", "epoch_batches",
+    "epoch_is_over", "epochs_done", "has_lasted", "known_events", "share_done", "stage", "stages_of",
+    "take_class_callbacks", "whole_share", "without_listener",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from tiny import Diary, Sums, make_trainer
 
 from sonosco_like.callbacks import LogMeasures
-from sonosco_like.callbacks.intervals import Every
+from sonosco_like.events.duration import Every
 
 
 class Counted(Sums):

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonosco_like.callbacks.intervals import Every, epoch_is_over
 from sonosco_like.errors import UsageError
-from sonosco_like.events import Moment, Stop, share_done
+from sonosco_like.events import Every, Moment, Stop, epoch_is_over, share_done
 
 
 def walk(
