@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sonosco_like.callbacks import Destination
-from sonosco_like.callbacks.run_files import RunFile
+from sonosco_like.callbacks.destination import RunFile
 from sonosco_like.events import AbstractCallback
 from sonosco_like.serialization import REGISTRY, field_types, is_abstract, is_state
 

@@ -10,8 +10,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from sonosco_like.callbacks.destination import RunFile, hyperparameters
 from sonosco_like.callbacks.measures import FollowsMeasure, lower_is_better
-from sonosco_like.callbacks.run_files import RunFile, hyperparameters
 from sonosco_like.errors import UsageError
 from sonosco_like.events import Moment, Stop, TrainerContext, epoch_is_over
 from sonosco_like.serialization import serializable, state

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from sonosco_like.callbacks.run_files import RunFile
+from sonosco_like.callbacks.destination import RunFile
 from sonosco_like.decoding import default_decoder
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback, Moment, TrainerContext

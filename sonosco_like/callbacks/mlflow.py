@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sonosco_like.callbacks.destination import Destination, numeric_values, optional_package
+from sonosco_like.callbacks.destination import Destination, RunFile, hyperparameters, numeric_values, optional_package
 from sonosco_like.callbacks.measures import families_of, tag_of
-from sonosco_like.callbacks.run_files import RunFile, hyperparameters
 from sonosco_like.events import Moment, TrainerContext
 from sonosco_like.serialization import serializable, state
 from sonosco_like.untrusted_files import check_writing

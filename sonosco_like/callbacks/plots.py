@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from sonosco_like.callbacks.destination import RunFile
 from sonosco_like.callbacks.history import Curve, CurveCallback
 from sonosco_like.callbacks.measures import (
     TRAINING,
@@ -19,7 +20,6 @@ from sonosco_like.callbacks.measures import (
     lower_is_better,
     short_name,
 )
-from sonosco_like.callbacks.run_files import RunFile
 from sonosco_like.errors import UsageError
 from sonosco_like.events import Every, Moment, TrainerContext
 from sonosco_like.runs.run_folder import PLOTS

@@ -9,10 +9,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sonosco_like.callbacks.destination import RunFile, config_text
 from sonosco_like.callbacks.history import Curve, CurveCallback
 from sonosco_like.callbacks.measures import TRAINING, families_of, family_and_set, format_value
 from sonosco_like.callbacks.plots import best_of, history_figure, title_of
-from sonosco_like.callbacks.run_files import RunFile, config_text
 from sonosco_like.callbacks.speed import format_duration
 from sonosco_like.edits import align_words, count_errors, words_of
 from sonosco_like.errors import UsageError

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from sonosco_like.callbacks.destination import Destination, Plain, plain_values
-from sonosco_like.callbacks.run_files import RunFile
+from sonosco_like.callbacks.destination import Destination, Plain, RunFile, plain_values
 from sonosco_like.events import Moment
 from sonosco_like.runs.run_folder import METRICS
 from sonosco_like.serialization import replace_file, serializable, state

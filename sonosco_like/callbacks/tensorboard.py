@@ -31,11 +31,13 @@ from sonosco_like.callbacks.destination import (
     Image,
     Markdown,
     Plain,
+    RunFile,
     as_float,
+    config_text,
     escape_surrogates,
+    hyperparameters,
 )
 from sonosco_like.callbacks.measures import families_of, tag_of
-from sonosco_like.callbacks.run_files import RunFile, config_text, hyperparameters
 from sonosco_like.events import Moment, TrainerContext
 from sonosco_like.runs.run_folder import TENSORBOARD, following_name
 from sonosco_like.serialization import serializable, state

@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 import torch
 
-from sonosco_like.callbacks.destination import Destination, numeric_values, optional_package
+from sonosco_like.callbacks.destination import Destination, RunFile, hyperparameters, numeric_values, optional_package
 from sonosco_like.callbacks.measures import families_of, tag_of
-from sonosco_like.callbacks.run_files import RunFile, hyperparameters
 from sonosco_like.events import Moment
 from sonosco_like.redaction import mask_arguments
 from sonosco_like.serialization import serializable, state

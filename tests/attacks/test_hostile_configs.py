@@ -15,7 +15,7 @@ from tiny import tiny_config
 
 import sonosco_like.catalog  # noqa: F401  (registers every class)
 from sonosco_like.callbacks import CsvFile, MlflowDestination, WandbDestination
-from sonosco_like.callbacks.run_files import HasRunFile
+from sonosco_like.callbacks.destination import HasRunFile
 from sonosco_like.cli import run
 from sonosco_like.data.corpora.synth import SyntheticCorpus
 from sonosco_like.errors import SonoscoError, UsageError

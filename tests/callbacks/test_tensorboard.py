@@ -13,9 +13,8 @@ from killing import resume_until_killed, run_until_killed
 from tiny import SaveAt
 from tiny_speech import Utterances, speech_trainer
 
-from sonosco_like.callbacks.destination import Audio, Image
+from sonosco_like.callbacks.destination import Audio, Image, hyperparameters
 from sonosco_like.callbacks.monitors import LogMeasures, LRMonitor
-from sonosco_like.callbacks.run_files import hyperparameters
 from sonosco_like.callbacks.tensorboard import TensorBoardCallback
 from sonosco_like.serialization import load
 

@@ -17,8 +17,7 @@ import soundfile
 from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
-from sonosco_like.callbacks.destination import Audio, DashboardData
-from sonosco_like.callbacks.run_files import number_among
+from sonosco_like.callbacks.destination import Audio, DashboardData, number_among
 from sonosco_like.callbacks.text_comparison.pictures import as_bytes, weights_as_bytes
 from sonosco_like.callbacks.text_comparison.samples import Sample, TranscriptSampler, has_utterances
 from sonosco_like.edits import characters_of, words_of

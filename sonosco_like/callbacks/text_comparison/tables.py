@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from sonosco_like.callbacks.destination import Markdown
-from sonosco_like.callbacks.run_files import number_among
+from sonosco_like.callbacks.destination import Markdown, number_among
 from sonosco_like.callbacks.text_comparison.pictures import alignment_picture, spectrogram_picture
 from sonosco_like.callbacks.text_comparison.samples import Sample, TranscriptSampler
 from sonosco_like.decoding import AttentionBeamDecoder, Decoder
