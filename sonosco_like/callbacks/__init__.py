@@ -5,7 +5,6 @@ from sonosco_like.callbacks.console import ConsoleLog, PrintMetrics, ProgressBar
 from sonosco_like.callbacks.destination import Audio, DashboardData, Destination, Image, Markdown
 from sonosco_like.callbacks.evaluation_reports import EvaluationReport
 from sonosco_like.callbacks.export import ExportForInference
-from sonosco_like.callbacks.gradients import GradMonitor, LayerwiseGradientNorm
 from sonosco_like.callbacks.history import Curve, HistoryRecorder
 from sonosco_like.callbacks.learning_rates import (
     ReduceLROnPlateau,
@@ -15,7 +14,14 @@ from sonosco_like.callbacks.learning_rates import (
 from sonosco_like.callbacks.measures import FollowsMeasure
 from sonosco_like.callbacks.mlflow import MlflowDestination
 from sonosco_like.callbacks.model_checkpoint import CheckpointAverage, ModelCheckpoint
-from sonosco_like.callbacks.monitors import CallbackTimes, LogMeasures, LRMonitor, MemoryMonitor
+from sonosco_like.callbacks.monitors import (
+    CallbackTimes,
+    GradMonitor,
+    LayerwiseGradientNorm,
+    LogMeasures,
+    LRMonitor,
+    MemoryMonitor,
+)
 from sonosco_like.callbacks.phases import DisableSoftWindowAttention, FreezeParameters
 from sonosco_like.callbacks.plots import HistoryPlots
 from sonosco_like.callbacks.report import RunReport

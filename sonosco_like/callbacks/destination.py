@@ -1,4 +1,4 @@
-"""What callbacks may log, the base of the destinations, which write it to files and services, and their files in the run."""
+"""What callbacks may log, the destinations that write it to files and services, and their files in the run folder."""
 
 from __future__ import annotations
 

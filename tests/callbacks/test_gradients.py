@@ -7,7 +7,7 @@ import torch
 from tiny_speech import differences, logged, speech_trainer, whole_and_resumed
 
 from sonosco_like.callbacks import GradMonitor, LayerwiseGradientNorm, ThresholdStopper
-from sonosco_like.callbacks.gradients import distribution_of, gradients_by_layer, norm_of, statistics_of
+from sonosco_like.callbacks.monitors import distribution_of, gradients_by_layer, norm_of, statistics_of
 from sonosco_like.errors import UsageError
 
 
