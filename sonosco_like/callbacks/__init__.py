@@ -12,7 +12,6 @@ from sonosco_like.callbacks.learning_rates import (
     StepwiseLearningRateReduction,
 )
 from sonosco_like.callbacks.measures import FollowsMeasure
-from sonosco_like.callbacks.mlflow import MlflowDestination
 from sonosco_like.callbacks.model_checkpoint import CheckpointAverage, ModelCheckpoint
 from sonosco_like.callbacks.monitors import (
     CallbackTimes,
@@ -41,7 +40,7 @@ from sonosco_like.callbacks.text_comparison import (
     TbTextComparisonCallback,
     TranscriptDashboard,
 )
-from sonosco_like.callbacks.weights_and_biases import WandbDestination
+from sonosco_like.callbacks.tracking_services import MlflowDestination, WandbDestination
 
 __all__ = [
     "AllPredictionsSame",

@@ -18,8 +18,8 @@ import sonosco_like.catalog  # noqa: F401  (the classes that configs name)
 from sonosco_like import dumps, serializable
 from sonosco_like.callbacks import CsvFile, MetricsFile, MlflowDestination, TensorBoardCallback, WandbDestination
 from sonosco_like.callbacks.console import ConsoleLog
-from sonosco_like.callbacks.mlflow import Names, name_of_parameter
 from sonosco_like.callbacks.monitors import LogMeasures
+from sonosco_like.callbacks.tracking_services import Names, name_of_parameter
 from sonosco_like.events import AbstractCallback
 from sonosco_like.training import read_experiment
 
