@@ -3,7 +3,6 @@
 from sonosco_like.callbacks.benchmark_log import BenchmarkLog
 from sonosco_like.callbacks.console import ConsoleLog, PrintMetrics, ProgressBar
 from sonosco_like.callbacks.destination import Audio, DashboardData, Destination, Image, Markdown
-from sonosco_like.callbacks.evaluation_reports import EvaluationReport
 from sonosco_like.callbacks.export import ExportForInference
 from sonosco_like.callbacks.history import Curve, HistoryRecorder
 from sonosco_like.callbacks.learning_rates import (
@@ -23,7 +22,7 @@ from sonosco_like.callbacks.monitors import (
 )
 from sonosco_like.callbacks.phases import DisableSoftWindowAttention, FreezeParameters
 from sonosco_like.callbacks.plots import HistoryPlots
-from sonosco_like.callbacks.report import RunReport
+from sonosco_like.callbacks.report import EvaluationReport, RunReport
 from sonosco_like.callbacks.row_files import CsvFile, MetricsFile
 from sonosco_like.callbacks.speed import EpochTimeEstimate, SpeedMonitor
 from sonosco_like.callbacks.stopping import (
