@@ -38,7 +38,7 @@ from sonosco_like.decoding import (
     NGramLanguageModel,
     WordScores,
 )
-from sonosco_like.decoding.word_scores import WordState
+from sonosco_like.decoding.scorers import WordState
 from sonosco_like.models import LAS
 from sonosco_like.records import BLANK, END, SPECIAL_SYMBOLS, START, Output
 

@@ -5,7 +5,7 @@ from sonosco_like.decoding.ctc_beam import CTCBeamDecoder
 from sonosco_like.decoding.decoder import Decoder, Vocabulary
 from sonosco_like.decoding.greedy import GreedyAttentionDecoder, GreedyCTCDecoder, default_decoder
 from sonosco_like.decoding.language_model import NGramLanguageModel
-from sonosco_like.decoding.word_scores import WordScores
+from sonosco_like.decoding.scorers import WordScores
 
 __all__ = [
     "AttentionBeamDecoder",

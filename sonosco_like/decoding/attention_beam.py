@@ -21,8 +21,14 @@ from sonosco_like.decoding.decoder import (
     label_limits,
     require_positive,
 )
-from sonosco_like.decoding.scorers import IMPOSSIBLE, AttentionScorer, CTCPrefixScorer, CTCScorer, RowsWordScorer
-from sonosco_like.decoding.word_scores import WordScores
+from sonosco_like.decoding.scorers import (
+    IMPOSSIBLE,
+    AttentionScorer,
+    CTCPrefixScorer,
+    CTCScorer,
+    RowsWordScorer,
+    WordScores,
+)
 from sonosco_like.errors import UsageError
 from sonosco_like.models.recogniser import SpeechModel
 from sonosco_like.records import BLANK, END, START, Hypothesis, Output

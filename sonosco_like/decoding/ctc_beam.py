@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 
 from sonosco_like.decoding.decoder import Decoder, Vocabulary, ctc_log_probs, ctc_spans, hypothesis_of, require_positive
-from sonosco_like.decoding.word_scores import WordScorer, WordScores, WordState
+from sonosco_like.decoding.scorers import WordScorer, WordScores, WordState
 from sonosco_like.models.recogniser import SpeechModel
 from sonosco_like.records import BLANK, Hypothesis, Output
 from sonosco_like.serialization import serializable
