@@ -11,8 +11,7 @@ import pytest
 
 from sonosco_like.data.text import SentencePieceTokenizer
 from sonosco_like.data.tools.examination import Examination
-from sonosco_like.data.tools.survey import SetSurvey, Survey
-from sonosco_like.data.tools.writing import examine_writing
+from sonosco_like.data.tools.survey import SetSurvey, Survey, examine_writing
 from sonosco_like.errors import UsageError
 from sonosco_like.serialization import Document
 from sonosco_like.training import Experiment

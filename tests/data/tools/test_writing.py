@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from sonosco_like.data.tools.writing import examine_writing
+from sonosco_like.data.tools.survey import examine_writing
 
 
 def test_texts_in_cyrillic_letters_become_lower_case_without_punctuation():
