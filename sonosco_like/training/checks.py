@@ -17,8 +17,7 @@ from torch import nn
 
 from sonosco_like.data.augment_waveform import SpeedPerturbation, TempoPerturbation
 from sonosco_like.data.dataset import AudioDataset
-from sonosco_like.data.tools.examination import Fault, group_faults
-from sonosco_like.data.tools.texts import Frames, examine_texts
+from sonosco_like.data.tools.examination import Fault, Frames, examine_texts, group_faults
 from sonosco_like.errors import ConfigError, SonoscoError, UsageError, did_you_mean, list_some
 from sonosco_like.events import AbstractCallback, epoch_batches
 from sonosco_like.losses import CTCLoss

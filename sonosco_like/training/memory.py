@@ -16,7 +16,7 @@ import torch
 
 from sonosco_like.data.loader import AudioDataLoader
 from sonosco_like.data.sampling import BucketSampler
-from sonosco_like.data.tools.texts import uncounted
+from sonosco_like.data.tools.examination import uncounted
 from sonosco_like.errors import SonoscoError, UsageError
 from sonosco_like.process import available_memory, resident_memory
 from sonosco_like.training.batches import describe_batch, loss_of, output_of, to_device

@@ -12,8 +12,7 @@ from tones import write_rows, write_tone
 
 from sonosco_like.data import AudioDataset
 from sonosco_like.data.text import Alphabet, TextCleaner
-from sonosco_like.data.tools.examination import REMEDIES, group_faults
-from sonosco_like.data.tools.texts import examine_texts, frames_for
+from sonosco_like.data.tools.examination import REMEDIES, examine_texts, frames_for, group_faults
 from sonosco_like.errors import DataError
 from sonosco_like.losses import frames_needed
 from sonosco_like.records import Batch
