@@ -16,7 +16,6 @@ import torch
 from sonosco_like.data.tools.survey import Survey
 from sonosco_like.errors import UsageError
 from sonosco_like.process import available_memory, usable_processors
-from sonosco_like.training.trial import TrialTimes
 
 ModelName = Literal["conformer", "deepspeech2", "las", "tds"]
 Size = Literal["small", "medium", "large"]
@@ -42,6 +41,7 @@ _FEWEST_PASSES = 5  # of a larger model over the data
 _MOST_VALIDATIONS, _FEWEST_VALIDATIONS, _VALIDATION_SHARE = 15, 3, 0.1
 _FEWEST_BATCHES_BETWEEN = 20  # validations
 _MEMORY_SHARE = 0.7
+_OVERHEAD = 1.05  # logs, checkpoints and pictures
 
 
 @dataclass(frozen=True)
@@ -217,6 +217,33 @@ def _explain_rate(survey: Survey) -> str:
     channels = sum(count for number, count in survey.train.examined.channels.items() if number > 1)
     stereo = f"; {channels:,} have several channels, of which the mean is taken" if channels else ""
     return f"at {survey.sample_rate:,} Hz (recordings: {listed}){stereo}"
+
+
+@dataclass
+class TrialTimes:
+    """Seconds that parts of a training take, estimated from `batches` that were timed; memory in bytes.
+
+    ```
+    step        a batch: forward, backward, change of the weights
+    loading     a batch by one worker: reading, augmentation, features
+    validation  the whole validation set
+    ```
+    """
+
+    step: float
+    loading: float
+    validation: float
+    batches_per_epoch: int
+    workers: int
+    memory: int
+    batches: int
+
+    @property
+    def epoch(self) -> float:
+        """Seconds of an epoch of training; workers load while the model computes."""
+        apart = self.loading / self.workers if self.workers else 0.0
+        step = max(self.step, apart) if self.workers else self.step + self.loading
+        return step * self.batches_per_epoch * _OVERHEAD
 
 
 def next_smaller(proposal: Proposal, times: TrialTimes) -> Proposal | None:

@@ -15,9 +15,8 @@ from sonosco_like.data.tools.survey import SetSurvey, Survey, examine_writing
 from sonosco_like.errors import UsageError
 from sonosco_like.serialization import Document
 from sonosco_like.training import Experiment
-from sonosco_like.training.proposal import SIZES, Machine, Proposal, fit_to_time, next_smaller, propose
+from sonosco_like.training.proposal import SIZES, Machine, Proposal, TrialTimes, fit_to_time, next_smaller, propose
 from sonosco_like.training.proposal_text import model_names, write_proposal
-from sonosco_like.training.trial import TrialTimes
 
 LAPTOP = Machine(processors=4, memory=16 << 30)
 SERVER = Machine(processors=16, memory=64 << 30, gpu="GPU", gpu_memory=24 << 30)
