@@ -34,7 +34,7 @@ from sonosco_like.serialization.folder_format import (
 from sonosco_like.serialization.nodes import join_path, split_path
 from sonosco_like.serialization.registry import REGISTRY, is_abstract
 from sonosco_like.serialization.saved_folder import Saved, load, restore, verify
-from sonosco_like.serialization.schema import json_schema
+from sonosco_like.serialization.types import json_schema
 from sonosco_like.serialization.yaml_text import quote_text
 
 if TYPE_CHECKING:
