@@ -1,4 +1,4 @@
-"""The converter for the type of a field, the only list of the types that a field may have; and the JSON Schema of it all."""
+"""The converter of each type that a field may have, in the only list of these types; and the schema of a config."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`write_first_config`: from two manifests to a config that fits them and this machine, which is timed with a few batches."""
+"""`write_first_config`: from two manifests to a config that fits them, and this machine, which a few batches show."""
 
 from __future__ import annotations
 
