@@ -35,6 +35,7 @@ _COMMANDS = {  # each command and its module
     "train": "train",
     "transcribe": "transcribe",
     "verify-resume": "verify_resume",
+    "weights": "weights",
 }
 
 

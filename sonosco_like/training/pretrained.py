@@ -93,11 +93,6 @@ def symbols_like(output: OutputLayer, wanted: Sequence[str] | None) -> tuple[lis
     return output.symbols, ""
 
 
-def expected_features(weights: ForeignWeights) -> FeatureExtractor:
-    """The features that foreign weights were trained on."""
-    return _FEATURES[weights.family](**weights.features)
-
-
 def features_remark(weights: ForeignWeights, features: Any) -> str:
     """A sentence if the features of the data are not those that the weights were trained on; else nothing."""
     kind = _FEATURES[weights.family]
@@ -120,11 +115,16 @@ def encoder_line(weights: ForeignWeights) -> str:
 
 
 def features_line(weights: ForeignWeights) -> str:
-    """The features as a config says them, in one line of YAML; what has its default value is left out."""
+    """The features as a config says them, in one line of YAML."""
+    return _mapping(features_fields(weights))
+
+
+def features_fields(weights: ForeignWeights) -> dict[str, Any]:
+    """The fields of the features that differ from their defaults, with their `class`: what a config has to say."""
     kind = _FEATURES[weights.family]
     plain = kind()
     changed = {name: value for name, value in weights.features.items() if value != getattr(plain, name)}
-    return _mapping({"class": kind.__name__, **changed})
+    return {"class": kind.__name__, **changed}
 
 
 def _mapping(fields: Mapping[str, Any]) -> str:

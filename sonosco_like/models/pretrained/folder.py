@@ -199,7 +199,8 @@ def _pickle_refusal(path: Path, names: Iterable[str]) -> str:
         "safetensors.torch.save_file"
         if ".nemo" in listed
         else 'Where you trust the file, install transformers and run: python -c "from transformers import AutoModel; '
-        "AutoModel.from_pretrained('FOLDER').save_pretrained('NEW_FOLDER')\""
+        "AutoModel.from_pretrained('FOLDER').save_pretrained('NEW_FOLDER')\"; AutoModelForCTC keeps an output layer "
+        "over characters"
     )
     return (
         f"{path} has its weights in a form that can run a program when it is opened ({listed}), so it is not read; "
