@@ -64,6 +64,7 @@ COMMANDS = {
     "verify-resume": [
         "--allow-write", "--config", "--help", "--import", "--keep", "--kills", "--set", "--test", "--train", "--val",
     ],
+    "weights": ["--help", "--json", "FOLDER"],
 }  # fmt: skip
 
 
