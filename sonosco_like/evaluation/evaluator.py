@@ -15,8 +15,7 @@ from sonosco_like.data import AudioDataLoader, AudioDataset, BucketSampler, Mani
 from sonosco_like.data.text import TextCleaner
 from sonosco_like.data.tools.predictions import PREDICTION, PredictedUtterance
 from sonosco_like.errors import UsageError
-from sonosco_like.evaluation.evaluation import Evaluation
-from sonosco_like.evaluation.normalizers import TRAINING, Normalizer, find_normalizer, training_normalizer
+from sonosco_like.evaluation.evaluation import TRAINING, Evaluation, Normalizer, find_normalizer, training_normalizer
 from sonosco_like.evaluation.results import Result
 from sonosco_like.inference import Transcriber
 from sonosco_like.records import Utterance
