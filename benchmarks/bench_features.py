@@ -29,16 +29,18 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.results import Row, report
 from benchmarks.timing import turns
-from sonosco_like.data.augment import SpecAugment, WaveformAugmentation, utterance_random
-from sonosco_like.data.augment_recordings import NoiseFiles, Reverberation
-from sonosco_like.data.augment_waveform import (
+from sonosco_like.data.augment import (
     Gain,
     PitchShift,
+    SpecAugment,
     SpeedPerturbation,
     TempoPerturbation,
     TimeShift,
+    WaveformAugmentation,
     WhiteNoise,
+    utterance_random,
 )
+from sonosco_like.data.augment_recordings import NoiseFiles, Reverberation
 from sonosco_like.data.features import MFCC, LinearSpectrogram, LogMel
 from sonosco_like.data.normalization import UtteranceNormalization
 from sonosco_like.torchaudio_import import import_torchaudio

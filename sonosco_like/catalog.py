@@ -1,12 +1,12 @@
 """Imports every room, so that each name a config may use is known. Layer 6: nothing below may import this."""
 
 from sonosco_like import callbacks, data, decoding, events, losses, metrics, models, optim, training
-from sonosco_like.data import augment_recordings, augment_waveform, loader, pretrained_features, torchaudio_transforms
+from sonosco_like.data import augment, augment_recordings, loader, pretrained_features, torchaudio_transforms
 from sonosco_like.data.corpora import synth
 from sonosco_like.export import FORMATS
 
 __all__ = [
-    "FORMATS", "augment_recordings", "augment_waveform", "callbacks", "data", "decoding", "events",
+    "FORMATS", "augment", "augment_recordings", "callbacks", "data", "decoding", "events",
     "loader", "losses", "metrics", "models", "optim",
     "pretrained_features", "synth", "torchaudio_transforms", "training",
 ]  # fmt: skip

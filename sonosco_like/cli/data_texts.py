@@ -43,7 +43,7 @@ def pieces(sources: tuple[Path, ...], size: int, output: Path, kind: Any, case: 
       sonosco data pieces a/train.jsonl b/train.jsonl --size 1000 --kind unigram --output pieces.model
     """
     from sonosco_like.data.text import TextCleaner
-    from sonosco_like.data.tools.pieces import learn_pieces
+    from sonosco_like.data.tools.text_models import learn_pieces
     from sonosco_like.progress import show_progress
     from sonosco_like.serialization import quote_text
 
@@ -86,7 +86,7 @@ def lm(sources: tuple[Path, ...], order: int, output: Path, case: Any, closed: b
       sonosco data lm digits/train.jsonl --order 1 --closed --output words.arpa
     """
     from sonosco_like.data.text import TextCleaner
-    from sonosco_like.data.tools.language_model import learn_language_model
+    from sonosco_like.data.tools.text_models import learn_language_model
     from sonosco_like.progress import show_progress
 
     learned = learn_language_model(sources, output, order, TextCleaner(case=case), closed, force, show_progress)

@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from sonosco_like.data.audio import AUDIO_SUFFIXES, audio_info, load_audio
-from sonosco_like.data.augment import WaveformAugmentation, check_range
-from sonosco_like.data.augment_waveform import mix_at_snr, power
+from sonosco_like.data.augment import WaveformAugmentation, check_range, mix_at_snr, power
 from sonosco_like.data.manifest import Manifest
 from sonosco_like.data.spectrum import Floats
 from sonosco_like.errors import DataError, UsageError

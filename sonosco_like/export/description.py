@@ -16,7 +16,7 @@ from sonosco_like.decoding import (
 )
 from sonosco_like.errors import UsageError
 from sonosco_like.inference import TrainedRecogniser
-from sonosco_like.inference.segmenter import LONGEST
+from sonosco_like.inference.audio_stream import LONGEST
 from sonosco_like.inference.transcriber import description_of
 from sonosco_like.records import SPECIAL_SYMBOLS, UNKNOWN, UNKNOWN_TEXT
 from sonosco_like.runs.run_folder import step_of

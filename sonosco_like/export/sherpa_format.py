@@ -19,8 +19,8 @@ from sonosco_like.data.features import LogMel
 from sonosco_like.errors import UsageError
 from sonosco_like.export.description import WORD_MARK, texts_of_labels
 from sonosco_like.export.formats import ExportSettings, Numbers, Runner
+from sonosco_like.export.graph_format import sherpa_readme
 from sonosco_like.export.onnx_format import OnnxFormat
-from sonosco_like.export.readme import sherpa_readme
 from sonosco_like.inference import TrainedRecogniser
 from sonosco_like.records import BLANK
 from sonosco_like.serialization import write_file

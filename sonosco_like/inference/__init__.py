@@ -1,7 +1,6 @@
 """Transcription with a trained recogniser: from a run folder and a recording to text."""
 
-from sonosco_like.inference.decoder_settings import DecoderSettings
-from sonosco_like.inference.recogniser import TrainedRecogniser, load_recogniser
+from sonosco_like.inference.recogniser import DecoderSettings, TrainedRecogniser, load_recogniser
 from sonosco_like.inference.transcriber import Failure, Transcriber, load_transcriber
 from sonosco_like.inference.transcript import Segment, Transcript
 

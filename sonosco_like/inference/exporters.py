@@ -8,8 +8,7 @@ from typing import Protocol
 
 from sonosco_like.deferred_imports import PROVIDERS
 from sonosco_like.errors import UsageError, did_you_mean
-from sonosco_like.inference.decoder_settings import DecoderSettings
-from sonosco_like.inference.recogniser import TrainedRecogniser
+from sonosco_like.inference.recogniser import DecoderSettings, TrainedRecogniser
 from sonosco_like.inference.transcriber import WaveformTranscriber, load_transcriber
 from sonosco_like.runs.checkpoints import find_checkpoint
 

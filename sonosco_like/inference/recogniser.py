@@ -1,13 +1,14 @@
-"""A trained recogniser, from waveforms to hypotheses, and where a saved trainer keeps its parts.
+"""A trained recogniser, from waveforms to hypotheses, how its decoder is changed, and where a saved trainer keeps it.
 
 The trainer writes into its state, as plain data, where the parts are and which weights it uses, so that nothing here
 depends on how a trainer is built. The data, the optimizer's moments and the callbacks are not read: a run can be used
-on a machine that never had its corpus.
-"""
+on a machine that never had its corpus."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,87 @@ from sonosco_like.data.dataset import Example, collate
 from sonosco_like.data.features import FeatureExtractor
 from sonosco_like.data.normalization import Normalization
 from sonosco_like.data.text import TextCleaner, Tokenizer
-from sonosco_like.decoding import Decoder, default_decoder
+from sonosco_like.decoding import (
+    AttentionBeamDecoder,
+    CTCBeamDecoder,
+    Decoder,
+    GreedyAttentionDecoder,
+    GreedyCTCDecoder,
+    NGramLanguageModel,
+    WordScores,
+    default_decoder,
+)
 from sonosco_like.errors import UsageError
 from sonosco_like.models import SpeechModel
 from sonosco_like.records import Batch, Hypothesis, Output, Prediction
 from sonosco_like.runs.checkpoints import find_checkpoint
 from sonosco_like.serialization import Saved, serializable
+
+_BEAMS: dict[type, type] = {GreedyCTCDecoder: CTCBeamDecoder, GreedyAttentionDecoder: AttentionBeamDecoder}
+
+
+@dataclass(frozen=True)
+class DecoderSettings:
+    """The settings of a decoder to change; None and empty values leave a setting as it is.
+
+    A greedy decoder gives way to the beam search of its kind where a setting needs one. `kind` chooses between the two
+    outputs of a model that has both.
+    """
+
+    kind: str | None = None
+    beam: int | None = None
+    n_best: int | None = None
+    language_model: Path | None = None
+    language_model_weight: float | None = None
+    word_bonus: float | None = None
+    hot_words: tuple[str, ...] = ()
+    hot_word_bonus: float | None = None
+    ctc_weight: float | None = None
+
+    def apply(self, decoder: Decoder, model: Any) -> Decoder:
+        """A decoder with these settings; the given one itself if nothing is to change."""
+        decoder = self._of_kind(decoder, model)
+        search = {"beam_size": self.beam, "n_best": self.n_best, "ctc_weight": self.ctc_weight}
+        changes: dict[str, Any] = {name: value for name, value in search.items() if value is not None}
+        words = self._words(getattr(decoder, "words", None))
+        if words is not None:
+            changes["words"] = words
+        if not changes:
+            return decoder
+        if type(decoder) in _BEAMS:
+            decoder = _BEAMS[type(decoder)]()
+        known = {field.name for field in dataclasses.fields(decoder)}  # type: ignore[arg-type]
+        for name in sorted(changes.keys() - known):
+            raise UsageError(f"{type(decoder).__name__} has no setting `{name}`; it has {', '.join(sorted(known))}.")
+        if "n_best" in changes and getattr(decoder, "beam_size", changes["n_best"]) < changes["n_best"]:
+            changes.setdefault("beam_size", changes["n_best"])
+        return dataclasses.replace(decoder, **changes)  # type: ignore[type-var]
+
+    def _of_kind(self, decoder: Decoder, model: Any) -> Decoder:
+        if self.kind == "ctc" and not isinstance(decoder, (GreedyCTCDecoder, CTCBeamDecoder)):
+            if not model.has_ctc:
+                raise UsageError(f"This {type(model).__name__} has no CTC output to decode.")
+            return GreedyCTCDecoder()
+        if self.kind == "attention" and not isinstance(decoder, (GreedyAttentionDecoder, AttentionBeamDecoder)):
+            if model.attention_decoder is None:
+                raise UsageError(f"This {type(model).__name__} has no attention decoder.")
+            return GreedyAttentionDecoder()
+        return decoder
+
+    def _words(self, words: WordScores | None) -> WordScores | None:
+        language_model = NGramLanguageModel(path=self.language_model) if self.language_model else None
+        settings: dict[str, Any] = {
+            "language_model": language_model,
+            "weight": self.language_model_weight,
+            "word_bonus": self.word_bonus,
+            "hot_words": list(self.hot_words) or None,
+            "hot_word_bonus": self.hot_word_bonus,
+        }
+        given = {name: value for name, value in settings.items() if value is not None}
+        if language_model is not None:
+            language_model.load()  # a wrong path is reported now, not in the middle of a recording
+        return dataclasses.replace(words or WordScores(), **given) if given else None
+
 
 RECOGNISER = "recogniser"
 """The entry in the `state_dict` of a trainer: `parts` are paths by name, `averaged_weights` an address or nothing."""

@@ -15,10 +15,20 @@ from torch import Tensor
 from sonosco_like.data.sampling import BucketSampler
 from sonosco_like.decoding import Decoder
 from sonosco_like.errors import DataError, UsageError
-from sonosco_like.inference.audio_stream import Recording, Samples, open_recordings, read_blocks, to_waveform
-from sonosco_like.inference.decoder_settings import DecoderSettings
-from sonosco_like.inference.recogniser import TrainedRecogniser, load_recogniser
-from sonosco_like.inference.segmenter import LONGEST, OVERLAP, Chunk, Segmenter, merge_overlaps, segment_of
+from sonosco_like.inference.audio_stream import (
+    LONGEST,
+    OVERLAP,
+    Chunk,
+    Recording,
+    Samples,
+    Segmenter,
+    merge_overlaps,
+    open_recordings,
+    read_blocks,
+    segment_of,
+    to_waveform,
+)
+from sonosco_like.inference.recogniser import DecoderSettings, TrainedRecogniser, load_recogniser
 from sonosco_like.inference.transcript import Segment, Transcript
 from sonosco_like.records import Hypothesis
 

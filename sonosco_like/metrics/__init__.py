@@ -16,12 +16,13 @@ from sonosco_like.metrics.metric import (
     Metric,
     MetricDescription,
     Need,
+    RunningMeasures,
+    Sums,
     description_of,
     measure,
     metric,
     needs_of,
 )
-from sonosco_like.metrics.running import RunningMeasures, Sums
 
 __all__ = [
     "DecodedBatch",

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from sonosco_like.edits import ErrorCounts, characters_of, count_character_errors, count_word_errors
 from sonosco_like.errors import UsageError
-from sonosco_like.metrics.metric import DecodedBatch, metric
-from sonosco_like.metrics.running import Sums
+from sonosco_like.metrics.metric import DecodedBatch, Sums, metric
 from sonosco_like.records import END, Batch, Output
 from sonosco_like.tensors import length_mask
 

@@ -1,6 +1,5 @@
 """The settings of optimizers and learning-rate schedules; torch's objects are built when there are parameters."""
 
-from sonosco_like.optim.groups import ParameterGroup
 from sonosco_like.optim.optimizers import (
     SGD,
     Adadelta,
@@ -10,6 +9,7 @@ from sonosco_like.optim.optimizers import (
     AdamW,
     NAdam,
     Optimizer,
+    ParameterGroup,
     RAdam,
     RMSprop,
     Rprop,

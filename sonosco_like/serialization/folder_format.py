@@ -20,9 +20,8 @@ from yaml.nodes import Node, ScalarNode
 
 from sonosco_like.errors import ConfigError, Problem, StorageError, UsageError
 from sonosco_like.redaction import mask_secrets
-from sonosco_like.serialization.converter import Reader, Writer, mapping_items
+from sonosco_like.serialization.converter import Reader, Writer, mapping_items, walk
 from sonosco_like.serialization.document import dumps
-from sonosco_like.serialization.fields import walk
 from sonosco_like.serialization.files import absolute_path, new_folder, read_file, replace_file, write_file
 from sonosco_like.serialization.nodes import (
     child_nodes,

@@ -14,16 +14,18 @@ from sonosco_like.serialization.converter import (
     INVALID,
     REFERENCE,
     Compound,
+    FieldPlan,
     Fit,
     Invalid,
+    Plan,
     Reader,
     Schema,
     Writer,
+    field_value,
     mapping_items,
     not_of_type,
     not_serializable,
 )
-from sonosco_like.serialization.fields import FieldPlan, Plan, field_value
 from sonosco_like.serialization.nodes import brief, is_mapping, is_removal, mapping_node, plain_node, plain_scalar
 from sonosco_like.serialization.registry import REGISTRY, Registration, fits, is_abstract
 from sonosco_like.serialization.yaml_text import MAP, SEQ, STR, Kind, kind_of

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from yaml.nodes import Node, ScalarNode
 
 from sonosco_like.errors import ConfigError, StorageError, UsageError
-from sonosco_like.serialization.converter import Reader, TooManyProblems, mapping_items
+from sonosco_like.serialization.converter import Reader, TooManyProblems, mapping_items, walk
 from sonosco_like.serialization.document import Document, ValuePath
-from sonosco_like.serialization.fields import walk
 from sonosco_like.serialization.files import (
     absolute_path,
     detect_replacement,

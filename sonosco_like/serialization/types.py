@@ -25,8 +25,18 @@ from sonosco_like.serialization.compound_types import (
     TupleConverter,
     UnionConverter,
 )
-from sonosco_like.serialization.converter import INVALID, Converter, Fit, Invalid, Reader, Schema, Writer, mapping_items
-from sonosco_like.serialization.fields import FieldPlan, Plan
+from sonosco_like.serialization.converter import (
+    INVALID,
+    Converter,
+    FieldPlan,
+    Fit,
+    Invalid,
+    Plan,
+    Reader,
+    Schema,
+    Writer,
+    mapping_items,
+)
 from sonosco_like.serialization.nodes import is_mapping, mapping_node
 from sonosco_like.serialization.objects import CLASS, ObjectConverter, decode_fields, find_registration, value_of
 from sonosco_like.serialization.registry import REGISTRY, Registration, is_abstract

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from sonosco_like.data.augment_waveform import SpeedPerturbation, TempoPerturbation
+from sonosco_like.data.augment import SpeedPerturbation, TempoPerturbation
 from sonosco_like.data.dataset import AudioDataset
 from sonosco_like.data.tools.examination import Fault, Frames, examine_texts, group_faults
 from sonosco_like.errors import ConfigError, SonoscoError, UsageError, did_you_mean, list_some

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from sonosco_like.data.tools.files import check_writable
-from sonosco_like.data.tools.pieces import learn_pieces
 from sonosco_like.data.tools.survey import concerns, survey_data
+from sonosco_like.data.tools.text_models import learn_pieces
 from sonosco_like.errors import UsageError
 from sonosco_like.process import resident_memory
 from sonosco_like.progress import Progress, no_progress

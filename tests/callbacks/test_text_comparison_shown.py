@@ -9,9 +9,13 @@ import pytest
 import torch
 from text_samples import sample
 
-from sonosco_like.callbacks.text_comparison.pictures import alignment_picture, spectrogram_picture
 from sonosco_like.callbacks.text_comparison.samples import Sample
-from sonosco_like.callbacks.text_comparison.tables import comparison_table, escape_markdown
+from sonosco_like.callbacks.text_comparison.tables import (
+    alignment_picture,
+    comparison_table,
+    escape_markdown,
+    spectrogram_picture,
+)
 
 plugin_util = pytest.importorskip("tensorboard.plugin_util")
 

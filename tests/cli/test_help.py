@@ -16,7 +16,7 @@ from command_lines import check_command
 from sonosco_like import loads
 from sonosco_like.cli import run, sonosco
 from sonosco_like.decoding import AttentionBeamDecoder, CTCBeamDecoder, WordScores
-from sonosco_like.inference.segmenter import LONGEST, OVERLAP
+from sonosco_like.inference.audio_stream import LONGEST, OVERLAP
 
 EXAMPLE = re.compile(r"^ +(?:.*\| )?sonosco (.+)$", re.MULTILINE)
 

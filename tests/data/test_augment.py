@@ -12,17 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from signals import RATE, voice
 
-from sonosco_like.data.augment import Augmentation, SpecAugment, WaveformAugmentation, time_warp, utterance_random
-from sonosco_like.data.augment_recordings import NoiseFiles, Reverberation
-from sonosco_like.data.augment_waveform import (
+from sonosco_like.data.augment import (
+    Augmentation,
     Gain,
     LibrosaEffect,
     PitchShift,
+    SpecAugment,
     SpeedPerturbation,
     TempoPerturbation,
     TimeShift,
+    WaveformAugmentation,
     WhiteNoise,
+    time_warp,
+    utterance_random,
 )
+from sonosco_like.data.augment_recordings import NoiseFiles, Reverberation
 from sonosco_like.data.torchaudio_transforms import TorchaudioMasking
 from sonosco_like.errors import UsageError
 from sonosco_like.serialization import dumps, loads

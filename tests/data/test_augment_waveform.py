@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from signals import RATE, level_db, pitch_of, snr_db, voice
 
-from sonosco_like.data.augment import utterance_random
-from sonosco_like.data.augment_waveform import (
+from sonosco_like.data.augment import (
     Gain,
     LibrosaEffect,
     PitchShift,
@@ -18,6 +17,7 @@ from sonosco_like.data.augment_waveform import (
     TempoPerturbation,
     TimeShift,
     WhiteNoise,
+    utterance_random,
 )
 from sonosco_like.errors import UsageError
 

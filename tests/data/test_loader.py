@@ -19,8 +19,7 @@ from tones import make_corpus
 
 from sonosco_like import load, loads, save
 from sonosco_like.data import audio
-from sonosco_like.data.augment import SpecAugment
-from sonosco_like.data.augment_waveform import SpeedPerturbation, TempoPerturbation, WhiteNoise
+from sonosco_like.data.augment import SpecAugment, SpeedPerturbation, TempoPerturbation, WhiteNoise
 from sonosco_like.data.dataset import AudioDataset
 from sonosco_like.data.features import LogMel
 from sonosco_like.data.loader import AudioDataLoader

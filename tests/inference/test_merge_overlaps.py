@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sonosco_like.inference.segmenter import Chunk, merge_overlaps, segment_of
+from sonosco_like.inference.audio_stream import Chunk, merge_overlaps, segment_of
 from sonosco_like.inference.transcript import Segment
 from sonosco_like.records import Hypothesis, Token
 

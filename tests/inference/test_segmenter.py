@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sonosco_like.errors import UsageError
-from sonosco_like.inference.segmenter import Chunk, Segmenter
+from sonosco_like.inference.audio_stream import Chunk, Segmenter
 
 RATE = 8000
 

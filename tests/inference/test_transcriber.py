@@ -104,7 +104,7 @@ def test_a_long_recording_is_cut_at_pauses_and_joined(transcriber, conversation)
 
 def test_windows_that_overlap_lose_and_double_few_words(digits, conversation, monkeypatch):
     path, text = conversation
-    monkeypatch.setattr("sonosco_like.inference.segmenter._CONTRAST", np.inf)  # so that no pause is found
+    monkeypatch.setattr("sonosco_like.inference.audio_stream._CONTRAST", np.inf)  # so that no pause is found
     transcript = load_transcriber(digits.run, longest=6.0, overlap=2.0)(path)
     assert len(transcript.segments) > 5
     assert abs(len(transcript.text.split()) - len(text.split())) <= len(text.split()) / 2

@@ -32,7 +32,7 @@ from sonosco_like.optim import (
     StepLR,
     WarmupHoldDecay,
 )
-from sonosco_like.optim.groups import depths_of
+from sonosco_like.optim.optimizers import depths_of
 
 CONFIG = """
 class: AdamW

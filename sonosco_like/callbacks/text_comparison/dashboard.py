@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
 from sonosco_like.callbacks.destination import Audio, DashboardData, number_among
-from sonosco_like.callbacks.text_comparison.pictures import as_bytes, weights_as_bytes
 from sonosco_like.callbacks.text_comparison.samples import Sample, TranscriptSampler, has_utterances
+from sonosco_like.callbacks.text_comparison.tables import as_bytes, weights_as_bytes
 from sonosco_like.edits import characters_of, words_of
 from sonosco_like.events import Moment, TrainerContext
 from sonosco_like.metrics import DecodedBatch, Need

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sonosco_like.data.tools.language_model import learn_language_model
+from sonosco_like.data.tools.text_models import learn_language_model
 from sonosco_like.decoding.language_model import ArpaModel
 from sonosco_like.errors import DataError, UsageError
 

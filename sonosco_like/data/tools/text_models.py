@@ -1,11 +1,11 @@
-"""A word n-gram language model from texts: interpolated modified Kneser-Ney (Chen and Goodman 1998), as ARPA text.
+"""What is learned from texts: word pieces, and word n-gram language models as ARPA text.
 
-The probability of a word after a history is its discounted share of the words seen there, plus what was discounted
-times its probability after the history without its first word. The shorter n-grams are not counted by how often they
-occur, but by how many different words they follow, since they are asked only where the longer ones do not help.
+The language models are interpolated modified Kneser-Ney (Chen and Goodman 1998). The probability of a word after a
+history is its discounted share of the words seen there, plus what was discounted times its probability after the
+history without its first word. The shorter n-grams are not counted by how often they occur, but by how many different
+words they follow, since they are asked only where the longer ones do not help.
 
-Shape suffixes: P positions in the texts, N n-grams of one order.
-"""
+Shape suffixes: P positions in the texts, N n-grams of one order."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sonosco_like.data.manifest import Manifest
-from sonosco_like.data.text import TextCleaner
+from sonosco_like.data.text import SentencePieceTokenizer, TextCleaner
 from sonosco_like.data.tools.files import claim_file
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.progress import Progress, no_progress
@@ -88,11 +88,7 @@ def _texts(source: Path, progress: Progress) -> Iterator[str]:
     if source.suffix == ".txt" or source.name.endswith(".txt.gz"):
         yield from _lines(source, progress)
         return
-    manifest = Manifest.read(source)
-    with progress(f"reading {source}", len(manifest), "texts") as advance:
-        for utterance in manifest:
-            yield utterance.text
-            advance(1)
+    yield from _manifest_texts(source, progress)
 
 
 def _lines(source: Path, progress: Progress) -> Iterator[str]:
@@ -252,3 +248,38 @@ def _arpa_lines(corpus: _Corpus, order: int, closed: bool, learned: LearnedModel
 def _log10(values: Floats) -> list[float]:
     logarithms: list[float] = np.log10(values, out=np.full(len(values), _NEVER), where=values != 0).tolist()
     return logarithms
+
+
+def learn_pieces(
+    sources: Sequence[Path],
+    output: Path,
+    size: int,
+    kind: Literal["bpe", "unigram"] = "bpe",
+    cleaner: TextCleaner | None = None,
+    force: bool = False,
+    progress: Progress = no_progress,
+) -> SentencePieceTokenizer:
+    """Learn a vocabulary of `size` labels from the texts of manifests, and write it to the file `output`.
+
+    Texts are cleaned as the cleaner of a dataset does by default. The same manifests give the same file, bit for bit.
+    """
+    if not sources:
+        raise UsageError("Name at least one manifest to learn word pieces from.")
+    claim_file(output, force)
+    cleaner = cleaner or TextCleaner()
+    texts = [cleaner(text) for source in sources for text in _manifest_texts(source, progress)]
+    if not any(texts):
+        raise DataError(f"There is no text to learn from in {', '.join(map(str, sources))}: all texts are empty.")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with progress(f"learning {size} labels", len(texts), "texts") as advance:
+        pieces = SentencePieceTokenizer.train(texts, output, size, kind)
+        advance(len(texts))
+    return pieces
+
+
+def _manifest_texts(source: Path, progress: Progress) -> Iterator[str]:
+    manifest = Manifest.read(source)
+    with progress(f"reading {source}", len(manifest), "texts") as advance:
+        for utterance in manifest:
+            yield utterance.text
+            advance(1)
