@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import soundfile
@@ -20,6 +20,7 @@ from torch import Tensor
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.untrusted_files import check_regular_file
 
+Floats: TypeAlias = NDArray[np.floating[Any]]
 AUDIO_SUFFIXES = frozenset({".aif", ".aiff", ".au", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav"})
 """Suffixes that count as audio when a folder is searched."""
 MOST_SECONDS = 1e7  # four months; a recording that is longer is a mistake

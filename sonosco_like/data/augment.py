@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sonosco_like.data.spectrum import Floats
+from sonosco_like.data.audio import Floats
 from sonosco_like.errors import MissingPackageError, UsageError, did_you_mean
 from sonosco_like.serialization import serializable
 

@@ -15,10 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sonosco_like.data.audio import AUDIO_SUFFIXES, audio_info, load_audio
+from sonosco_like.data.audio import AUDIO_SUFFIXES, Floats, audio_info, load_audio
 from sonosco_like.data.augment import WaveformAugmentation, check_range, mix_at_snr, power
 from sonosco_like.data.manifest import Manifest
-from sonosco_like.data.spectrum import Floats
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.serialization import serializable
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sonosco_like.data.spectrum import Floats
+from sonosco_like.data.audio import Floats
 from sonosco_like.errors import DataError, UsageError
 from sonosco_like.serialization import serializable, state
 

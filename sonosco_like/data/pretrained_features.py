@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sonosco_like.data.audio import Floats
 from sonosco_like.data.features import FeatureExtractor, to_array
-from sonosco_like.data.spectrum import Floats
 from sonosco_like.errors import UsageError
 from sonosco_like.serialization import serializable
 from sonosco_like.torchaudio_import import import_torchaudio

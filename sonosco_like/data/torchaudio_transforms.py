@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sonosco_like.data.audio import Floats
 from sonosco_like.data.augment import FeatureAugmentation
 from sonosco_like.data.features import FeatureExtractor
-from sonosco_like.data.spectrum import Floats
 from sonosco_like.errors import DataError, UsageError, did_you_mean
 from sonosco_like.serialization import serializable
 from sonosco_like.torchaudio_import import import_torchaudio

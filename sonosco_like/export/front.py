@@ -15,7 +15,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sonosco_like.data.features import MFCC, FeatureExtractor, FramedExtractor, LinearSpectrogram, LogMel
+from sonosco_like.data.audio import Floats
+from sonosco_like.data.features import (
+    MFCC,
+    FeatureExtractor,
+    FramedExtractor,
+    LinearSpectrogram,
+    LogMel,
+    make_cepstral_matrix,
+    make_mel_matrix,
+    make_window,
+)
 from sonosco_like.data.normalization import GlobalNormalization, Normalization, UtteranceNormalization
 from sonosco_like.data.pretrained_features import (
     POWER_FLOOR,
@@ -27,7 +37,6 @@ from sonosco_like.data.pretrained_features import (
     WhisperLogMel,
     whisper_mels,
 )
-from sonosco_like.data.spectrum import Floats, make_cepstral_matrix, make_mel_matrix, make_window
 from sonosco_like.errors import UsageError
 from sonosco_like.tensors import length_mask, zero_padding
 
@@ -207,7 +216,7 @@ class WhisperTransform(Transform):
 
 
 def mirror_edges(samples_BN: Tensor, lengths_B: Tensor, before: int, after: int, repeat_edge: bool) -> Tensor:
-    """samples_BP: each waveform mirrored outwards at its own two ends, as `data.spectrum.reflect_pad`."""
+    """samples_BP: each waveform mirrored outwards at its own two ends, as `data.features.reflect_pad`."""
     places_P = torch.arange(samples_BN.shape[1] + before + after, device=samples_BN.device) - before
     size_B1 = lengths_B[:, None].clamp(min=1)
     last_B1 = 2 * size_B1 - 1 if repeat_edge else (2 * size_B1 - 2).clamp(min=1)

@@ -10,17 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sonosco_like.errors import StorageError, UsageError
-from sonosco_like.runs.run_folder import (
-    BEST,
-    CHECKPOINTS,
-    CONFIG,
-    FINAL,
-    LATEST,
-    STEP,
-    Owners,
-    checkpoint_folders,
-    name_of,
-)
+from sonosco_like.runs.identity import Owners, checkpoint_folders
+from sonosco_like.runs.run_folder import BEST, CHECKPOINTS, CONFIG, FINAL, LATEST, STEP, name_of
 from sonosco_like.serialization import (
     STATE_FILE,
     Saved,

@@ -9,9 +9,10 @@ from typing import Any
 
 from sonosco_like.errors import ConfigError, StorageError, UsageError
 from sonosco_like.runs.checkpoints import checkpoints_of
+from sonosco_like.runs.identity import read_id
 from sonosco_like.runs.lock import only_process
 from sonosco_like.runs.remote_copy import COMPLETE, REMOTE_NAME, complete_folders, open_url, remote_folders
-from sonosco_like.runs.run_folder import CONFIG, RUN_ID, read_id, step_of
+from sonosco_like.runs.run_folder import CONFIG, RUN_ID, step_of
 from sonosco_like.serialization import GRAPH_FILE, STATE_FILE, TENSOR_FILE, absolute_path, new_folder, verify
 
 logger = logging.getLogger(__name__)

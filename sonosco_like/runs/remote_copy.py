@@ -29,7 +29,8 @@ from sonosco_like.errors import (
 )
 from sonosco_like.redaction import mask_secrets
 from sonosco_like.runs.checkpoints import Checkpoints, own_final
-from sonosco_like.runs.run_folder import BEST, CHECKPOINTS, CONFIG, ENVIRONMENT, FINAL, LATEST, LOCK, RUN_ID, read_id
+from sonosco_like.runs.identity import read_id
+from sonosco_like.runs.run_folder import BEST, CHECKPOINTS, CONFIG, ENVIRONMENT, FINAL, LATEST, LOCK, RUN_ID
 from sonosco_like.serialization import GRAPH_FILE, STATE_FILE, TENSOR_FILE, detect_replacement, hash_file, parse_origin
 from sonosco_like.untrusted_files import check_writing
 

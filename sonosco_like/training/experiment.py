@@ -19,20 +19,11 @@ from sonosco_like.metrics import description_of
 from sonosco_like.process import call_on_stop_signal
 from sonosco_like.redaction import mask_secrets
 from sonosco_like.runs.checkpoints import PARTS, Checkpoints, Run
+from sonosco_like.runs.identity import checkpoint_folders, identify, machine_of
 from sonosco_like.runs.journal import journal
 from sonosco_like.runs.lock import clear_leftovers, only_process
 from sonosco_like.runs.remote_copy import RemoteCopy
-from sonosco_like.runs.run_folder import (
-    CHANGES,
-    CONFIG,
-    ENVIRONMENT,
-    FINAL,
-    LATEST,
-    RUN_ID,
-    checkpoint_folders,
-    identify,
-    machine_of,
-)
+from sonosco_like.runs.run_folder import CHANGES, CONFIG, ENVIRONMENT, FINAL, LATEST, RUN_ID
 from sonosco_like.serialization import Document, Saved, Snapshot, absolute_path, dumps, replace_file, serializable
 from sonosco_like.training.changes import Changes, changed_values
 from sonosco_like.training.checks import SIZES

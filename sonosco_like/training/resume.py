@@ -12,8 +12,9 @@ from typing import Any
 from sonosco_like.errors import ConfigError, Problem, SonoscoError, StorageError, UsageError
 from sonosco_like.runs.checkpoints import Checkpoints, own_final
 from sonosco_like.runs.fetching import fetch_run
+from sonosco_like.runs.identity import checkpoint_folders, read_environment
 from sonosco_like.runs.remote_copy import is_url
-from sonosco_like.runs.run_folder import CONFIG, FINAL, WRITTEN, checkpoint_folders, read_environment
+from sonosco_like.runs.run_folder import CONFIG, FINAL, WRITTEN
 from sonosco_like.serialization import Document, absolute_path, field_types, join_path, read_file
 from sonosco_like.training.assembly import choose_device
 from sonosco_like.training.changes import Changes, config_changes, reason_against

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonosco_like.data.audio import load_audio
-from sonosco_like.data.features import MFCC, FeatureExtractor, LinearSpectrogram, LogMel
-from sonosco_like.data.spectrum import reflect_pad
+from sonosco_like.data.features import MFCC, FeatureExtractor, LinearSpectrogram, LogMel, reflect_pad
 from sonosco_like.errors import ConfigError, DataError, UsageError
 from sonosco_like.serialization import dumps, loads
 from sonosco_like.torchaudio_import import import_torchaudio
