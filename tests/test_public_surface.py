@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import click
 
 import sonosco_like
@@ -95,3 +99,14 @@ def test_the_command_line_offers_exactly_these_commands_and_options():
 def test_an_unknown_name_is_an_attribute_error():
     assert not hasattr(sonosco_like, "no_such_name")
     assert "serializable" in dir(sonosco_like)
+
+
+def test_a_trainer_does_not_wait_for_what_only_our_own_data_needs():
+    code = "import json, sys, sonosco_like; sonosco_like.ModelTrainer; print(json.dumps(list(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    imported = set(json.loads(found.stdout))
+    assert "sonosco_like.training.trainer" in imported
+    assert not imported & {
+        "pyarrow", "scipy", "soundfile", "sonosco_like.data.dataset", "sonosco_like.decoding", "sonosco_like.inference",
+        "sonosco_like.models", "sonosco_like.training.experiment", "torchaudio",
+    }  # fmt: skip

@@ -10,20 +10,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import nn
 
-from sonosco_like.data.augment import SpeedPerturbation, TempoPerturbation
-from sonosco_like.data.dataset import AudioDataset
-from sonosco_like.data.tools.examination import Fault, Frames, examine_texts, group_faults
 from sonosco_like.errors import ConfigError, SonoscoError, UsageError, did_you_mean, list_some
 from sonosco_like.events import AbstractCallback, epoch_batches
-from sonosco_like.losses import CTCLoss
 from sonosco_like.metrics import description_of
-from sonosco_like.models import Recogniser
-from sonosco_like.progress import Progress, no_progress
 from sonosco_like.serialization import Snapshot
 from sonosco_like.training.foreign_loader import name_of
 from sonosco_like.training.loaders import LoaderFromPython
@@ -51,7 +42,6 @@ _INSTEAD = {  # what to override here for a method of a trainer, or a module, of
     "training_step": "`forward(batch)` and `compute_loss(output, batch)`",
     "validation_step": "`validate_batch(batch)`",
 }
-_SOME_TEXTS = 1000
 _MOST_NAMED = 3  # a list of a thousand batches has a thousand problems
 
 
@@ -179,19 +169,11 @@ def check_data(trainer: Any) -> None:
         dataset = getattr(loader, "dataset", None)
         for problem in unequal_sizes(trainer, dataset):
             raise UsageError(problem)
-        getattr(dataset, "usable", None)  # our datasets raise here what validation would find after the first epoch
-        if isinstance(dataset, AudioDataset) and trainer.processes.is_first:
-            _warn_of_texts(trainer, dataset, is_training=name == "train")
+        usable = getattr(dataset, "usable", None)  # raises what validation would find after the first epoch
+        if usable is not None and trainer.processes.is_first:
+            from sonosco_like.training.speech_checks import warn_of_texts  # it needs our data, which is there now
 
-
-def _warn_of_texts(trainer: Any, dataset: AudioDataset, is_training: bool) -> None:
-    """Look at some texts of a dataset, which costs milliseconds: what `sonosco check` would find in all of them."""
-    some = dataset.usable[:: max(1, len(dataset.usable) // _SOME_TEXTS)]
-    for finding in group_faults(text_faults(trainer, dataset, some, is_training)):
-        logger.warning(
-            "%s\n  (of %d rows that were looked at; `sonosco check` looks at all)",
-            finding.describe(dataset.utterances, most=2), len(some),
-        )  # fmt: skip
+            warn_of_texts(trainer, dataset, is_training=name == "train")
 
 
 SIZES = {"vocabulary_size": "tokenizer", "features": "features"}  # of a model, and the part of its data each follows
@@ -199,14 +181,14 @@ SIZES = {"vocabulary_size": "tokenizer", "features": "features"}  # of a model, 
 
 def fill_sizes(model: Any, loader: Any) -> None:
     """Give a model of ours the sizes that were left out: those of the training data."""
-    if not isinstance(model, Recogniser) or model.is_built:
+    if not hasattr(model, "take_sizes") or model.is_built:
         return
     dataset = getattr(loader, "dataset", None)
     sizes = {name: _size_for(model, name, dataset, part) for name, part in SIZES.items()}
     model.take_sizes(**sizes)
 
 
-def _size_for(model: Recogniser, name: str, dataset: Any, part: str) -> int:
+def _size_for(model: Any, name: str, dataset: Any, part: str) -> int:
     given: int = getattr(model, name)
     if given:
         return given
@@ -236,41 +218,6 @@ def unequal_sizes(trainer: Any, dataset: Any) -> list[str]:
             remedy = f"leave `model.{name}` out, or set it to {size}"
             problems.append(f"{what.format(size)}{data_line}, but {has.format(given)}{model_line}: {remedy}.")
     return problems
-
-
-def text_faults(
-    trainer: Any, dataset: AudioDataset, rows: NDArray[np.int64], is_training: bool, progress: Progress = no_progress
-) -> dict[int, list[Fault]]:
-    """The faults of the texts of some rows, also for the CTC loss of a trainer, if it has one."""
-    ctc = getattr(trainer.loss, "ctc", trainer.loss)
-    if not isinstance(ctc, CTCLoss):
-        return examine_texts(dataset, rows, progress=progress)
-    frames = _frames_of(trainer.model, dataset, is_training)
-    return examine_texts(dataset, rows, frames, progress, skips_too_long=ctc.too_long == "skip")
-
-
-def _frames_of(model: Any, dataset: AudioDataset, is_training: bool) -> Frames | None:
-    """How many encoded frames a model makes of seconds of a dataset's audio, at the highest speed of its augmentations.
-
-    None if the model does not say it.
-    """
-    lengths = getattr(model, "output_lengths", None)
-    if lengths is None:
-        return None
-    speeds = [1.0]
-    for each in dataset.waveform_augmentations if is_training else ():
-        if isinstance(each, SpeedPerturbation):
-            speeds += each.factors
-        elif isinstance(each, TempoPerturbation):
-            speeds += each.factor
-    fastest = max(speeds)
-
-    def frames(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
-        counts = [dataset.features.frames(each / fastest) for each in seconds.tolist()]
-        encoded: NDArray[np.int64] = lengths(torch.tensor(counts, dtype=torch.int64)).cpu().numpy()
-        return encoded
-
-    return frames
 
 
 def _size(dataset: Any, part: str) -> Any:

@@ -22,15 +22,22 @@ from sonosco_like.training.checks import (
     check_model,
     check_texts,
     loaders_of,
-    text_faults,
     unequal_sizes,
 )
 from sonosco_like.training.experiment import Experiment
 from sonosco_like.training.initialisation import initialise
 from sonosco_like.training.loaders import features_of, tokenizer_of
-from sonosco_like.training.memory import MemoryMeter, Trial, largest_batches, remedy, try_batch, try_buckets
 from sonosco_like.training.optimization import describe_schedule
 from sonosco_like.training.randomness import describe_seeds
+from sonosco_like.training.speech_checks import (
+    MemoryMeter,
+    Trial,
+    largest_batches,
+    remedy,
+    text_faults,
+    try_batch,
+    try_buckets,
+)
 from sonosco_like.training.trainer import ModelTrainer
 
 _MOST_PROBLEMS, _MOST_WARNINGS = 20, 3  # rows that are shown of each kind

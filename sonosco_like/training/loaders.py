@@ -7,11 +7,10 @@ import inspect
 import logging
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from sonosco_like.data import AudioDataLoader
 from sonosco_like.errors import UsageError
 from sonosco_like.serialization import REGISTRY, serializable
 from sonosco_like.training.foreign_loader import LoaderWrapper, ReplayedLoader, SeededBatches, StatefulLoader, name_of
@@ -21,6 +20,19 @@ from sonosco_like.training.torch_loader import TorchLoader, can_be_placed
 logger = logging.getLogger(__name__)
 
 _PLACE = ("state_dict", "load_state_dict")
+
+
+@runtime_checkable
+class SeededLoader(Protocol):
+    """A loader whose batches follow from a seed, an epoch and a place, as those of `AudioDataLoader`."""
+
+    used_seed: int
+
+    def take_seed(self, seed: int) -> None:
+        """Use the seed of the trainer, if the loader has none of its own."""
+
+    def seek(self, position: int) -> None:
+        """Continue with the batch of this number."""
 
 
 @serializable
@@ -63,7 +75,7 @@ class Loaders:
 
     def adapt(self, loader: Any, equal_shards: bool = False) -> Any:
         """A loader that can start at any batch and changes no generator; `equal_shards` gives each process as much."""
-        if isinstance(loader, AudioDataLoader):
+        if isinstance(loader, SeededLoader):
             loader.take_seed(self.seed)
         known = self.find(loader)
         if known is not loader or _is_ready(loader):
@@ -81,7 +93,7 @@ class Loaders:
         """The batches of a loader from its position on; `position` is the number of the next one."""
         if isinstance(loader, (list, tuple)):
             return islice(loader, position, None)
-        if isinstance(loader, AudioDataLoader) or getattr(loader, "draws_nothing", False):
+        if isinstance(loader, SeededLoader) or getattr(loader, "draws_nothing", False):
             return iter(loader)
         return SeededBatches(loader, self.seed, epoch, position)
 
@@ -175,7 +187,7 @@ def _adapted(loader: Any, seed: int, equal_shards: bool) -> Any:
 
 
 def _is_ready(loader: Any) -> bool:
-    ready = (list, tuple, dict, str, bytes, AudioDataLoader, LoaderFromPython, LoaderWrapper)
+    ready = (list, tuple, dict, str, bytes, SeededLoader, LoaderFromPython, LoaderWrapper)
     return loader is None or isinstance(loader, ready) or not hasattr(type(loader), "__iter__")
 
 

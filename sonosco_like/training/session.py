@@ -11,7 +11,7 @@ from typing import Any
 from sonosco_like.errors import UsageError
 from sonosco_like.events import Event, Stop, describe_place
 from sonosco_like.training.batches import EpochBatches
-from sonosco_like.training.memory import try_largest_first
+from sonosco_like.training.loaders import SeededLoader
 from sonosco_like.training.optimization import length_of
 from sonosco_like.training.position import Limit, ValidationInterval
 from sonosco_like.training.processes import Processes
@@ -108,7 +108,10 @@ class TrainingSession:
             trainer.parts.prepare()
             self._interval.count(lambda duration: replace(length_of(trainer), accumulated=1).steps_of(duration))
             trainer.validator.use_metrics(trainer.metrics)
-            try_largest_first(trainer)
+            if isinstance(trainer.train_data_loader, SeededLoader):
+                from sonosco_like.training.speech_checks import try_largest_first  # needs our data, which is there
+
+                try_largest_first(trainer)
             trainer.observations.begin_training()
             trainer.train()
             trainer.processes.barrier("end of training")

@@ -15,7 +15,7 @@ from matrix_parts import config_text, make_corpus
 from sonosco_like.cli import run
 from sonosco_like.data.sampling import BucketSampler
 from sonosco_like.process import available_memory
-from sonosco_like.training.memory import Trial, expected_need, remedy
+from sonosco_like.training.speech_checks import Trial, expected_need, remedy
 from sonosco_like.training.verification import compare_runs
 
 MEGA = 10**6

@@ -1,4 +1,7 @@
-"""Which batches fit into memory: the largest batch of each length is trained on before a run depends on it."""
+"""What is checked of speech data before a run: its texts, and whether the largest batch of each length fits in memory.
+
+Only this file of the trainer knows our datasets. It is imported when there is one, so that a trainer of anything else
+does not wait for them."""
 
 from __future__ import annotations
 
@@ -12,22 +15,76 @@ from math import log
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from sonosco_like.data.augment import SpeedPerturbation, TempoPerturbation
+from sonosco_like.data.dataset import AudioDataset
 from sonosco_like.data.loader import AudioDataLoader
 from sonosco_like.data.sampling import BucketSampler
-from sonosco_like.data.tools.examination import uncounted
+from sonosco_like.data.tools.examination import Fault, Frames, examine_texts, group_faults, uncounted
 from sonosco_like.errors import SonoscoError, UsageError
+from sonosco_like.losses import CTCLoss
 from sonosco_like.process import available_memory, resident_memory
+from sonosco_like.progress import Progress, no_progress
 from sonosco_like.training.batches import describe_batch, loss_of, output_of, to_device
 from sonosco_like.training.guard import LastGood, Undo
 
 logger = logging.getLogger(__name__)
 
+_SOME_TEXTS = 1000
 _MEGA = 1e6
 _USED_SHARE = 0.9  # of the memory; the rest is for what was not measured
 _ADVISED_SHARE = 0.7  # of what would just fit: what a batch needs was estimated, and differs from run to run
 _FULL = ("can't allocate memory", "bad_alloc")  # how torch words it on the CPU
+
+
+def warn_of_texts(trainer: Any, dataset: Any, is_training: bool) -> None:
+    """Look at some texts of a dataset, which costs milliseconds: what `sonosco check` would find in all of them."""
+    if not isinstance(dataset, AudioDataset):
+        return
+    some = dataset.usable[:: max(1, len(dataset.usable) // _SOME_TEXTS)]
+    for finding in group_faults(text_faults(trainer, dataset, some, is_training)):
+        logger.warning(
+            "%s\n  (of %d rows that were looked at; `sonosco check` looks at all)",
+            finding.describe(dataset.utterances, most=2), len(some),
+        )  # fmt: skip
+
+
+def text_faults(
+    trainer: Any, dataset: AudioDataset, rows: NDArray[np.int64], is_training: bool, progress: Progress = no_progress
+) -> dict[int, list[Fault]]:
+    """The faults of the texts of some rows, also for the CTC loss of a trainer, if it has one."""
+    ctc = getattr(trainer.loss, "ctc", trainer.loss)
+    if not isinstance(ctc, CTCLoss):
+        return examine_texts(dataset, rows, progress=progress)
+    frames = _frames_of(trainer.model, dataset, is_training)
+    return examine_texts(dataset, rows, frames, progress, skips_too_long=ctc.too_long == "skip")
+
+
+def _frames_of(model: Any, dataset: AudioDataset, is_training: bool) -> Frames | None:
+    """How many encoded frames a model makes of seconds of a dataset's audio, at the highest speed of its augmentations.
+
+    None if the model does not say it.
+    """
+    lengths = getattr(model, "output_lengths", None)
+    if lengths is None:
+        return None
+    speeds = [1.0]
+    for each in dataset.waveform_augmentations if is_training else ():
+        if isinstance(each, SpeedPerturbation):
+            speeds += each.factors
+        elif isinstance(each, TempoPerturbation):
+            speeds += each.factor
+    fastest = max(speeds)
+
+    def frames(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+        counts = [dataset.features.frames(each / fastest) for each in seconds.tolist()]
+        encoded: NDArray[np.int64] = lengths(torch.tensor(counts, dtype=torch.int64)).cpu().numpy()
+        return encoded
+
+    return frames
 
 
 @dataclass(frozen=True)
