@@ -133,6 +133,6 @@ def test_trying_the_largest_batch_first_changes_no_bit_of_the_run(config, model,
     (config / "config.yaml").write_text(config_text(Path("noise"), model))
     train = ["train", "--config", "config.yaml", "--import", "matrix_parts", "--set", "trainer.epochs=2"]
     assert run([*train, "--run-dir", "tried"]) == 0
-    monkeypatch.setattr("sonosco_like.training.session.try_largest_first", lambda trainer: None)
+    monkeypatch.setattr("sonosco_like.training.speech_checks.try_largest_first", lambda trainer: None)
     assert run([*train, "--run-dir", "plain"]) == 0
     assert compare_runs(Path("plain"), Path("tried")) == []
