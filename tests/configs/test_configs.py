@@ -7,10 +7,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from foreign_weights import save_foreign, wav2vec2, whisper
 
 from sonosco_like.data.corpora.grammar import vocabulary
 from sonosco_like.data.corpora.synth import synthesize
 from sonosco_like.data.text import SentencePieceTokenizer
+from sonosco_like.models.pretrained import read_weights
 from sonosco_like.serialization import Document, json_schema
 from sonosco_like.training import read_experiment
 from sonosco_like.training.optimization import describe_schedule
@@ -19,6 +21,10 @@ FOLDER = Path(__file__).parents[2] / "configs"
 FILES = sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml"))
 CONFIGS = [name for name in FILES if not name.endswith("common")]  # a base is no config by itself
 PIECES = 40
+PRETRAINED = {
+    "finetune/wav2vec2": wav2vec2,
+    "finetune/whisper": lambda: whisper(max_source_positions=1500),
+}
 SCALED_DOWN = {
     "librispeech/las": [
         "encoder.hidden_size=16",
@@ -40,7 +46,14 @@ def corpus(tmp_path_factory):
     return folder
 
 
-def overrides(name, corpus):
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """Tiny folders as others publish them."""
+    folder = tmp_path_factory.mktemp("weights")
+    return {name: save_foreign(make(), folder / name) for name, make in PRETRAINED.items()}
+
+
+def overrides(name, corpus, weights):
     """What makes a config small and lets it hear the corpus, as --set would."""
     dataset = Document.read(FOLDER / f"{name}.yaml").get("trainer.train_data_loader.dataset")
     changes = [f"trainer.{n}_data_loader.dataset.manifest={corpus / n}.jsonl" for n in ("train", "val")]
@@ -49,12 +62,15 @@ def overrides(name, corpus):
     changes += ["trainer.max_duration=2ba"]
     if dataset["tokenizer"]["class"] == "SentencePieceTokenizer":
         changes.append(f"trainer.train_data_loader.dataset.tokenizer.model={corpus / 'pieces.model'}")
+    if name in weights:
+        sizes = {key: value for key, value in read_weights(weights[name]).encoder_fields.items() if key != "class"}
+        changes += [f"init_from={weights[name]}", *(f"trainer.model.encoder.{key}={sizes[key]}" for key in sizes)]
     return changes + [f"trainer.model.{change}" for change in SCALED_DOWN.get(name, [])]
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_config_trains(name, corpus, tmp_path):
-    experiment = read_experiment(FOLDER / f"{name}.yaml", overrides(name, corpus))
+def test_a_config_trains(name, corpus, weights, tmp_path):
+    experiment = read_experiment(FOLDER / f"{name}.yaml", overrides(name, corpus, weights))
     experiment.corpus = None
     assert experiment.start(tmp_path / "run") == 0
     assert experiment.trainer.global_step == 2
@@ -68,11 +84,11 @@ def test_a_config_fits_the_schema_that_editors_use(name):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_config_leaves_out_what_follows_from_the_data(name, corpus):
+def test_a_config_leaves_out_what_follows_from_the_data(name, corpus, weights):
     text = (FOLDER / f"{name}.yaml").read_text()
     for left_out in ("vocabulary_size", "test_data_loader", " features: 4", " features: 8"):
         assert left_out not in text
-    experiment = read_experiment(FOLDER / f"{name}.yaml", overrides(name, corpus))
+    experiment = read_experiment(FOLDER / f"{name}.yaml", overrides(name, corpus, weights))
     trainer, dataset = experiment.trainer, experiment.trainer.train_data_loader.dataset
     assert trainer.model.vocabulary_size == dataset.tokenizer.size
     assert trainer.model.features == dataset.features.size
@@ -91,8 +107,8 @@ def test_a_small_config_is_the_model_and_how_it_learns_in_thirty_lines(name):
 
 
 @pytest.mark.parametrize("name", [name for name in CONFIGS if "/" not in name and name != "smoke"])
-def test_the_schedule_of_a_small_config_is_as_long_as_its_training_on_any_corpus(name, corpus):
-    sets = [each for each in overrides(name, corpus) if "max_duration" not in each]
+def test_the_schedule_of_a_small_config_is_as_long_as_its_training_on_any_corpus(name, corpus, weights):
+    sets = [each for each in overrides(name, corpus, weights) if "max_duration" not in each]
     for batch_size in (4, 1):  # a corpus is four times as long in batches
         trainer = read_experiment(
             FOLDER / f"{name}.yaml", [*sets, f"trainer.train_data_loader.sampler.batch_size={batch_size}"]
