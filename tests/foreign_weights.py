@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 
 import sonosco_like  # noqa: F401  (transformers imports torchaudio, which needs our stand-in)
 
@@ -43,6 +44,16 @@ def save_foreign(model: Any, folder: Path, **options: Any) -> Path:
 
     logging.disable_progress_bar()
     model.save_pretrained(folder, **options)
+    return folder
+
+
+def with_old_names(folder: Path) -> Path:
+    """A folder of Wav2Vec2, its position kernel renamed to what older versions wrote."""
+    tensors = load_file(folder / "model.safetensors")
+    for number, old in enumerate(("weight_g", "weight_v")):
+        name = next(name for name in tensors if name.endswith(f"parametrizations.weight.original{number}"))
+        tensors[f"{name.partition('parametrizations')[0]}{old}"] = tensors.pop(name)
+    save_file(tensors, folder / "model.safetensors")
     return folder
 
 
