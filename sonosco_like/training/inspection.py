@@ -81,12 +81,7 @@ def inspect_experiment(
     for check in _checks(trainer):
         with found.attempt():
             check()
-    if experiment.init_from is not None:
-        with found.attempt():
-            loader = trainer.train_data_loader
-            matching = initialise(trainer.model, experiment.init_from, tokenizer_of(loader), features_of(loader))
-            for number, line in enumerate(matching.lines()):
-                found.add("model", "" if number else "init_from", line)
+    is_initialised = _describe_initial_weights(experiment, found)
     for name, line in describe_seeds(experiment):
         found.add("seeds", name, line)
     look = _Look(trainer, opening, progress)
@@ -99,7 +94,9 @@ def inspect_experiment(
         trainer.callbacks = []  # no callback hears the trial, so none writes a file
         trainer.parts.build()
         _describe_groups(trainer.optimizer, found)
-        if usable["train"] and has_labels:  # a label that the model does not have is read out of bounds
+        if (
+            usable["train"] and has_labels and is_initialised
+        ):  # a label that the model does not have is read out of bounds
             _try_batches(trainer, found, progress)
             found.add("training", "checkpoint", _size_of_checkpoint(trainer))
     return found
@@ -127,6 +124,19 @@ def _describe_model(trainer: ModelTrainer, found: Inspection) -> None:
     found.add("model", "model", text)
     for part, count in counts.items():
         found.add("model", f"  {part}", f"{count:,}")
+
+
+def _describe_initial_weights(experiment: Experiment, found: Inspection) -> bool:
+    """Whether the model has the weights that it is to begin with, so that a trial of it tells something."""
+    if experiment.init_from is None:
+        return True
+    problems = len(found.problems)
+    with found.attempt():
+        loader = experiment.trainer.train_data_loader
+        matching = initialise(experiment.trainer.model, experiment.init_from, tokenizer_of(loader), features_of(loader))
+        for number, line in enumerate(matching.lines()):
+            found.add("model", "" if number else "init_from", line)
+    return len(found.problems) == problems
 
 
 def _describe_groups(optimizer: Any, found: Inspection) -> None:

@@ -65,6 +65,16 @@ def test_the_parts_of_a_model_add_up(config, capsys):
     assert sum(parts) == total
 
 
+def test_no_batch_is_tried_without_the_weights_that_the_model_begins_with(config, tmp_path, capsys):
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "pytorch_model.bin").write_bytes(b"")
+    assert run(["check", "--config", str(config), "--set", f"init_from={tmp_path / 'w'}"]) == 2
+    said = capsys.readouterr()
+    assert "problem: init_from: " in said.err
+    assert "5 batches per epoch" in said.out
+    assert "largest batch of each length" not in said.out
+
+
 def test_the_rate_of_each_group_is_listed(config, capsys):
     assert run(["check", "--config", str(config), "--set", "trainer.optimizer.layer_decay=0.5"]) == 0
     out = capsys.readouterr().out

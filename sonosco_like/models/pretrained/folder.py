@@ -24,6 +24,7 @@ _PREPROCESSOR, _PROCESSOR = "preprocessor_config.json", "processor_config.json"
 _VOCABULARY, _TOKENIZER = "vocab.json", "tokenizer_config.json"
 _MOST_CONFIG, _MOST_INDEX, _MOST_README = 16 << 20, 64 << 20, 1 << 20
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".nemo", ".tar", ".h5", ".msgpack")
+_LFS = b"version https://git-lfs"
 _OF_A_RUN = ("checkpoints", "config.yaml", "trainer.yaml", "state.yaml")
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _MOST_LISTED = 8
@@ -139,11 +140,11 @@ def read_json(path: Path, most: int = _MOST_CONFIG) -> dict[str, Any]:
     try:
         content = json.loads(read_limited(path, most))
     except FileNotFoundError:
-        raise UsageError(f"{path} is missing: a folder of weights has a {path.name}.") from None
+        raise UsageError(f"{path} is missing: a folder of weights has a {path.name}. Fetch it.") from None
     except (DataError, OSError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not JSON: {str(error).splitlines()[0]}.") from error
+        raise UsageError(f"{path} is not JSON: {str(error).splitlines()[0]}. Fetch it again.") from error
     if not isinstance(content, dict):
         raise UsageError(f"{path} must hold an object, {{...}}, got a {type(content).__name__}.")
     return content
@@ -167,7 +168,18 @@ def _open_file(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise UsageError(f"{path} is missing, and {path.parent / INDEX} needs it. Fetch the folder again.") from None
     except (DataError, SafetensorError, OSError, RuntimeError, ValueError) as error:
+        if _is_pointer(path):
+            raise UsageError(
+                f"{path} is a pointer of Git LFS, and the weights were not fetched: run `git lfs pull` in the folder."
+            ) from error
         raise UsageError(f"{path} is not a whole safetensors file: {error}. Fetch it again.") from error
+
+
+def _is_pointer(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_LFS)) == _LFS
 
 
 def _shards(index: Path) -> dict[str, str]:

@@ -245,10 +245,12 @@ def fields_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the `Wav2Vec2Encoder` that a foreign config describes; one that it cannot be is a UsageError."""
     for key, allowed in _ONLY.items():
         if config.get(key) not in allowed:
-            hint = " Take MMS without adapters, such as mms-300m or mms-1b." if "adapter" in key else ""
-            raise UsageError(
-                f"The config has {key}: {config[key]!r}, and Wav2Vec2Encoder can only do {allowed[0]!r}.{hint}"
-            )
+            if "adapter" in key:
+                raise UsageError(
+                    f"The config has {key}: {config[key]!r}, and Wav2Vec2Encoder has no adapters. Take a model without "
+                    "them, such as mms-300m or mms-1b."
+                )
+            raise UsageError(f"The config has {key}: {config[key]!r}, and Wav2Vec2Encoder can only do {allowed[0]!r}.")
     return {own: config[foreign] for own, foreign in SIZES.items() if foreign in config}
 
 

@@ -163,7 +163,8 @@ def _check_names(folder: Path, own: Mapping[str, str | None], expected: Mapping[
     if missing:
         raise UsageError(
             f"{folder} lacks {len(missing)} of the {len(expected)} tensors that its config promises: "
-            f"{list_some(missing, _MOST_LISTED)}. It has {list_some(list(own), _MOST_LISTED)}."
+            f"{list_some(missing, _MOST_LISTED)}. It has {list_some(list(own), _MOST_LISTED)}. Fetch the folder again; "
+            f"its {CONFIG} may be that of another model."
         )
 
 
@@ -174,7 +175,10 @@ def _check_shapes(opened: WeightFolder, names: Mapping[str, str], expected: Mapp
         if opened.shape(name) != tuple(expected[mine])
     ]
     if wrong:
-        raise UsageError(f"{opened.path}: {len(wrong)} tensors have another shape: {list_some(wrong, _MOST_LISTED)}.")
+        raise UsageError(
+            f"{opened.path}: {len(wrong)} tensors have another shape: {list_some(wrong, _MOST_LISTED)}. Fetch the "
+            f"folder again; its {CONFIG} may be that of another model."
+        )
 
 
 def _shape(shape: tuple[int, ...]) -> str:

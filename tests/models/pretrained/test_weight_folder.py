@@ -107,7 +107,7 @@ def test_the_licence_is_read_from_the_readme_or_the_config(folder):
         ({"num_hidden_layers": 10**9}, "A size is"),
         ({"conv_dim": [16] * 10**4}, "A size is"),
         ({"hidden_act": "relu"}, "hidden_act: 'relu', and Wav2Vec2Encoder can only do 'gelu'"),
-        ({"adapter_attn_dim": 16}, "Take MMS without adapters"),
+        ({"adapter_attn_dim": 16}, "has no adapters. Take a model without them, such as mms-300m"),
         ({"add_adapter": True}, "add_adapter: True"),
     ],
 )
@@ -147,6 +147,13 @@ def test_an_index_cannot_lead_out_of_the_folder(folder, name):
     (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
     with pytest.raises(UsageError, match="Only safetensors files of the folder itself are read"):
+        read_weights(folder)
+
+
+def test_what_git_leaves_in_place_of_a_large_file_is_named(folder):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 377664473\n"
+    (folder / "model.safetensors").write_text(pointer)
+    with pytest.raises(UsageError, match=r"pointer of Git LFS(.|\n)*`git lfs pull`"):
         read_weights(folder)
 
 
