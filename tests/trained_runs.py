@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import torch
 
 from sonosco_like.data import AudioDataLoader, AudioDataset, BucketSampler
 from sonosco_like.data.corpora.synth import synthesize
 from sonosco_like.data.features import LogMel
+from sonosco_like.data.workers import one_thread
 from sonosco_like.decoding import GreedyCTCDecoder
 from sonosco_like.losses import CTCLoss
 from sonosco_like.models import DeepSpeech2, DeepSpeech2Encoder, SpectrogramConvolution
@@ -50,20 +51,30 @@ class Digits:
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory, worker_id) -> Digits:
     """Trained by whoever asks first; the other processes of this test run wait for it."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base if worker_id == "master" else base.parent) / "digits"
-    folder.mkdir(exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "run" / "final").is_dir():
-            train(folder)
+    folder = shared_folder(tmp_path_factory, worker_id, "digits")
+    make_once(folder / "run" / "final", lambda: train(folder))
     return Digits(folder / "run", folder / "corpus")
+
+
+def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str, name: str) -> Path:
+    """A folder that all processes of this test run share."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def make_once(result: Path, make: Callable[[], object]) -> Path:
+    """Have a file or folder made by whichever process of this test run asks first; the others wait for it."""
+    with result.parent.with_name(f"{result.parent.name}.lock").open("w") as lock:  # a run begins in an empty folder
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not result.exists():
+            make()
+    return result
 
 
 def train(folder: Path, minutes: float = 3.0, epochs: int = 32) -> Path:
     """Corpus and run in a folder; less than a minute on one processor."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     synthesize(folder / "corpus", kind="digits", minutes=minutes, variety=0.0, seed=3, workers=1)
     seed_everything(1)
     convolutions = [
@@ -81,6 +92,6 @@ def train(folder: Path, minutes: float = 3.0, epochs: int = 32) -> Path:
         clip_grads=5.0,
         test_step=None,
     )
-    Experiment(name="digits", trainer=trainer).start(folder / "run")
-    torch.set_num_threads(threads)
+    with one_thread():
+        Experiment(name="digits", trainer=trainer).start(folder / "run")
     return folder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import tone_speech
+from trained_runs import make_once, shared_folder
 
 from sonosco_like.inference import load_recogniser
 
@@ -36,14 +36,9 @@ sys.path.insert(0, sys.argv[1])
 @pytest.fixture(scope="session")
 def tones(tmp_path_factory, worker_id) -> Path:
     """A folder with the manifests `train.jsonl` and `val.jsonl`, the latter of 100 utterances."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base if worker_id == "master" else base.parent) / "tones"
-    folder.mkdir(exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "val.jsonl").exists():
-            tone_speech.write_corpus(folder, "train", 120, seed=1)
-            tone_speech.write_corpus(folder, "val", 100, seed=2)
+    folder = shared_folder(tmp_path_factory, worker_id, "tones")
+    make_once(folder / "train.jsonl", lambda: tone_speech.write_corpus(folder, "train", 120, seed=1))
+    make_once(folder / "val.jsonl", lambda: tone_speech.write_corpus(folder, "val", 100, seed=2))
     return folder
 
 
@@ -51,14 +46,7 @@ def tones(tmp_path_factory, worker_id) -> Path:
 def trained(tones) -> Callable[[str], Path]:
     """The run of a recogniser of a kind; whoever asks first trains it, the others wait."""
 
-    def run_of(kind: str) -> Path:
-        with (tones / f"{kind}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (tones / kind / "final").is_dir():
-                tone_speech.train(tones, kind)
-        return tones / kind
-
-    return run_of
+    return lambda kind: make_once(tones / kind / "final", lambda: tone_speech.train(tones, kind)).parent
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
-import torch
 
 from sonosco_like.data import Alphabet, AudioDataLoader, AudioDataset, BucketSampler
 from sonosco_like.data.features import LogMel
+from sonosco_like.data.workers import one_thread
 from sonosco_like.decoding import AttentionBeamDecoder, GreedyCTCDecoder
 from sonosco_like.decoding.decoder import Decoder
 from sonosco_like.losses import CTCLoss, JointLoss
@@ -109,11 +109,9 @@ def loader(manifest: Path) -> AudioDataLoader:
     return AudioDataLoader(dataset=dataset, sampler=BucketSampler(batch_size=8))
 
 
-def train(folder: Path, kind: str) -> Path:
-    """The run folder of a recogniser of this kind."""
+def train(folder: Path, kind: str) -> None:
+    """Train a recogniser of this kind in a run folder of that name."""
     model, decoder, epochs = KINDS[kind]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     seed_everything(1)
     made = model()
     trainer = ModelTrainer(
@@ -127,6 +125,5 @@ def train(folder: Path, kind: str) -> Path:
         clip_grads=5.0,
         test_step=None,
     )
-    Experiment(name=kind, trainer=trainer).start(folder / kind)
-    torch.set_num_threads(threads)
-    return folder / kind
+    with one_thread():
+        Experiment(name=kind, trainer=trainer).start(folder / kind)

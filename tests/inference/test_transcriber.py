@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import soundfile
@@ -96,7 +98,7 @@ def test_a_long_recording_is_cut_at_pauses_and_joined(transcriber, conversation)
     assert len(transcript.segments) > 2
     assert [each.start for each in transcript.segments[1:]] == [each.end for each in transcript.segments[:-1]]
     assert transcript.duration == pytest.approx(soundfile.info(path).duration, abs=0.01)
-    assert text.split()[0] in transcript.text.split()
+    assert (Counter(text.split()) & Counter(transcript.text.split())).total() >= len(text.split()) / 2
     assert abs(len(transcript.text.split()) - len(text.split())) <= len(text.split()) / 2
     starts = [word.start for word in transcript.words]
     assert starts == sorted(starts)
