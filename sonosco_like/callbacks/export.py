@@ -75,8 +75,8 @@ class ExportForInference(AbstractCallback):
 
     def _save(self, value: Any, place: Path, context: TrainerContext) -> None:
         if self.format != "recogniser":
-            manifest = getattr(getattr(context.val_data_loader, "dataset", None), "manifest", None)
-            wrong = exporter_named(self.format).write(_require_recogniser(value), place, manifest)
+            manifests = getattr(getattr(context.val_data_loader, "dataset", None), "manifests", [None])
+            wrong = exporter_named(self.format).write(_require_recogniser(value), place, manifests[0])
             if wrong:
                 logger.warning("%s does not hear what the recogniser hears:\n%s", place, "\n".join(wrong))
             return

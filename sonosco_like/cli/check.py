@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 @opening
 @allow_write
 def check(
-    config: Path, overrides: tuple[str, ...], modules: tuple[str, ...], opening: Any, **manifests: Path | None
+    config: Path,
+    overrides: tuple[str, ...],
+    modules: tuple[str, ...],
+    opening: Any,
+    **manifests: Path | tuple[Path, ...] | None,
 ) -> int:
     """Build what a config says, and try its largest batches.
 

@@ -85,7 +85,9 @@ def manifests(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --train, --val and --test to a command, which put the user's own data into any config."""
     for name in reversed(SETS):
         text = f"Your own {name} manifest, instead of the one in the config."
-        command = click.option(f"--{name}", f"{name}_manifest", type=PATH, help=text)(command)
+        several = name == "train"
+        text += " Can be given several times." if several else ""
+        command = click.option(f"--{name}", f"{name}_manifest", type=PATH, multiple=several, help=text)(command)
     return command
 
 
@@ -176,7 +178,7 @@ def take_decoder_settings(options: dict[str, Any], n_best: int | None = None) ->
 
 SETS = ("train", "val", "test")
 
-Manifests = Mapping[str, Path | None]
+Manifests = Mapping[str, Path | tuple[Path, ...] | None]
 
 
 def read_with_own_data(config: Path, overrides: Sequence[str], manifests: Manifests) -> Experiment:
@@ -187,11 +189,11 @@ def read_with_own_data(config: Path, overrides: Sequence[str], manifests: Manife
     document = read_config(config, overrides)
     present = _sets_with_loader(document, given)
     for name in present:
-        document.set(_manifest_of(name), given[name].as_posix())
+        document.set(_manifest_of(name), _in_config(given[name]))
     experiment = build_experiment(document)
-    for name, path in given.items():
+    for name, paths in given.items():
         if name not in present:
-            setattr(experiment.trainer, f"{name}_data_loader", _new_loader(experiment.trainer, name, path))
+            setattr(experiment.trainer, f"{name}_data_loader", _new_loader(experiment.trainer, name, paths[0]))
     _leave_out_missing_data(experiment, given)
     return experiment
 
@@ -200,7 +202,6 @@ def open_with_own_data(
     run_dir: Path, config: Path, overrides: Sequence[str], manifests: Manifests
 ) -> tuple[Experiment, int]:
     """The experiment of a run with the changes of a config and of the user's manifests, and the step of the run."""
-    from sonosco_like.serialization import quote_override
     from sonosco_like.training.experiment import read_config
     from sonosco_like.training.resume import open_with_config
 
@@ -212,27 +213,43 @@ def open_with_own_data(
                 f"The run in {run_dir} was started without {name} data, which cannot be added now. Leave out --{name}, "
                 "or start a new run in another folder."
             )
-    own = [f"{_manifest_of(name)}={quote_override(path.as_posix())}" for name, path in given.items()]
+    own = [f"{_manifest_of(name)}={_in_override(paths)}" for name, paths in given.items()]
     read = functools.partial(read_with_own_data, config, overrides, manifests)
     return open_with_config(run_dir, config, [*overrides, *own], read)
 
 
-def _given(manifests: Manifests) -> dict[str, Path]:
-    return {name: path.absolute() for name in SETS if (path := manifests[f"{name}_manifest"]) is not None}
+def _given(manifests: Manifests) -> dict[str, list[Path]]:
+    """The absolute paths of the sets that the user gave."""
+    given = {name: manifests[f"{name}_manifest"] for name in SETS}
+    paths = {name: [each] if isinstance(each, Path) else list(each or ()) for name, each in given.items()}
+    return {name: [path.absolute() for path in each] for name, each in paths.items() if each}
+
+
+def _in_config(paths: Sequence[Path]) -> Any:
+    """The manifests as the field of a dataset: a path, or a list of manifests without weights."""
+    return paths[0].as_posix() if len(paths) == 1 else [{"manifest": path.as_posix()} for path in paths]
+
+
+def _in_override(paths: Sequence[Path]) -> str:
+    """The same as the value of an override."""
+    from sonosco_like.serialization import quote_override
+
+    quoted = [quote_override(path.as_posix()) for path in paths]
+    return quoted[0] if len(paths) == 1 else f"[{', '.join(f'{{manifest: {each}}}' for each in quoted)}]"
 
 
 def _manifest_of(name: str) -> str:
     return f"trainer.{name}_data_loader.dataset.manifest"
 
 
-def _sets_with_loader(config: Document, given: Mapping[str, Path]) -> list[str]:
+def _sets_with_loader(config: Document, given: Mapping[str, Sequence[Path]]) -> list[str]:
     """The sets in `given` for which the config has a loader of its own, not an alias of another one."""
     loaders = {name: config.get(f"trainer.{name}_data_loader") for name in SETS}
     named = loaders["val"]
     if "val" in given and isinstance(named, dict) and named and "class" not in named:
         raise UsageError(
             f"The config has several validation sets ({', '.join(named)}), and --val cannot choose one of them: give "
-            f"--set trainer.val_data_loader.{next(iter(named))}.dataset.manifest={given['val']}"
+            f"--set trainer.val_data_loader.{next(iter(named))}.dataset.manifest={given['val'][0]}"
         )
     own = {
         id(loader): name for name, loader in reversed(loaders.items())
@@ -267,7 +284,7 @@ def _kind(loader: Any) -> str:
     return "missing" if loader is None else f"a {type(loader).__name__}"
 
 
-def _leave_out_missing_data(experiment: Experiment, given: Mapping[str, Path]) -> None:
+def _leave_out_missing_data(experiment: Experiment, given: Mapping[str, Sequence[Path]]) -> None:
     """Remove the corpus and the test set of the config if the user gives training or validation data."""
     if not given.keys() & {"train", "val"}:
         return
@@ -275,10 +292,11 @@ def _leave_out_missing_data(experiment: Experiment, given: Mapping[str, Path]) -
     if "test" not in given:
         experiment.trainer.test_data_loader = None
     for name, (option, loader) in _options_for(experiment.trainer).items():
-        manifest = getattr(getattr(loader, "dataset", None), "manifest", None)
-        if name not in given and isinstance(manifest, Path) and not manifest.exists():
+        manifests = getattr(getattr(loader, "dataset", None), "manifests", [])
+        missing = [] if name in given else [each for each in manifests if not each.exists()]
+        if missing:
             raise UsageError(
-                f"{option} is needed too: {manifest} of the config does not exist, and with your own data the corpus "
+                f"{option} is needed too: {missing[0]} of the config does not exist, and with your own data the corpus "
                 "of the config is not generated."
             )
 

@@ -57,7 +57,7 @@ def train(
     device: str | None,
     resume: str,
     modules: tuple[str, ...],
-    **manifests: Path | None,
+    **manifests: Path | tuple[Path, ...] | None,
 ) -> int:
     """Train a recogniser.
 
@@ -247,14 +247,15 @@ def _next_commands(trainer: ModelTrainer, folder: str) -> Iterator[list[str]]:
 
 def _manifest_to_evaluate(trainer: ModelTrainer, dataset: Any) -> Path:
     """The manifest of a dataset, or `test.jsonl` beside it if the run has no test set of its own."""
-    beside: Path = dataset.manifest.with_name("test.jsonl")
-    return beside if trainer.test_data_loader is None and beside.is_file() else dataset.manifest
+    manifest: Path = dataset.manifests[0]
+    beside = manifest.with_name("test.jsonl")
+    return beside if trainer.test_data_loader is None and beside.is_file() else manifest
 
 
 def _dataset_to_evaluate(trainer: ModelTrainer) -> Any:
     """The dataset of the test set, or else of the first validation set; None if neither reads a manifest."""
     for loader in (trainer.test_data_loader, *trainer.validation_sets.values()):
         dataset = getattr(loader, "dataset", None)
-        if isinstance(getattr(dataset, "manifest", None), Path) and hasattr(dataset, "utterances"):
+        if hasattr(dataset, "manifests") and hasattr(dataset, "utterances"):
             return dataset
     return None

@@ -46,7 +46,7 @@ def verify_resume(
     keep: Path | None,
     overrides: tuple[str, ...],
     modules: tuple[str, ...],
-    **manifests: Path | None,
+    **manifests: Path | tuple[Path, ...] | None,
 ) -> int:
     """Prove that a run can be killed and resumed bit for bit.
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sonosco_like.data.features import FeatureExtractor
     from sonosco_like.data.loader import AudioDataLoader
     from sonosco_like.data.manifest import Manifest, write_manifest
+    from sonosco_like.data.mixing import WeightedManifest
     from sonosco_like.data.normalization import Normalization
     from sonosco_like.data.sampling import BatchPlan, BucketSampler
     from sonosco_like.data.text import Alphabet, SentencePieceTokenizer, TextCleaner, Tokenizer
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Alphabet", "AudioDataLoader", "AudioDataset", "BatchPlan", "BucketSampler", "FeatureAugmentation",
     "FeatureExtractor", "Manifest", "ManifestPart", "Normalization", "SentencePieceTokenizer", "TextCleaner",
-    "Tokenizer", "WaveformAugmentation", "audio_info", "load_audio", "write_manifest",
+    "Tokenizer", "WaveformAugmentation", "WeightedManifest", "audio_info", "load_audio", "write_manifest",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy(
@@ -34,6 +35,7 @@ __getattr__, __dir__ = lazy(
         "features": "FeatureExtractor",
         "loader": "AudioDataLoader",
         "manifest": "Manifest write_manifest",
+        "mixing": "WeightedManifest",
         "normalization": "Normalization",
         "sampling": "BatchPlan BucketSampler",
         "text": "Alphabet SentencePieceTokenizer TextCleaner Tokenizer",

@@ -25,6 +25,7 @@ from sonosco_like.data.audio import load_audio
 from sonosco_like.data.augment import FeatureAugmentation, WaveformAugmentation, utterance_random
 from sonosco_like.data.features import FeatureExtractor, LogMel
 from sonosco_like.data.manifest import Manifest
+from sonosco_like.data.mixing import Mixture, WeightedManifest, check_mixture
 from sonosco_like.data.normalization import GlobalNormalization, Normalization, UtteranceNormalization
 from sonosco_like.data.pretrained_features import Waveform, WhisperLogMel
 from sonosco_like.data.text import Alphabet, TextCleaner, Tokenizer
@@ -102,10 +103,12 @@ class AudioDataset:
     silent (no sample above `silence`), if its length is not within `min_duration` and `max_duration`, or if its text
     has a character without label. `on_bad: error` stops and names its row, `on_bad: skip` lists the row and continues.
 
-    With `part` the dataset is one part of the manifest, such as `{keep: val, by: speaker}`.
+    `manifest` is a file, or a list of files with weights, such as `[{manifest: a.jsonl, weight: 3}, {manifest: b.jsonl,
+    weight: 1}]`, whose utterances are mixed. With `part` the dataset is one part of the manifest, such as
+    `{keep: val, by: speaker}`.
     """
 
-    manifest: Path
+    manifest: Path | list[WeightedManifest]
     features: FeatureExtractor = field(default_factory=LogMel)
     normalization: Normalization | None = field(default_factory=UtteranceNormalization)
     cleaner: TextCleaner | None = field(default_factory=TextCleaner)
@@ -119,6 +122,8 @@ class AudioDataset:
     part: ManifestPart | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.manifest, list):
+            check_mixture(self.manifest)
         if self.max_duration is not None and not 0 <= self.min_duration <= self.max_duration:
             raise UsageError(
                 f"`max_duration` must not be less than `min_duration`, got {self.max_duration} and {self.min_duration}."
@@ -147,10 +152,29 @@ class AudioDataset:
                 "Wav2Vec2Encoder masks its own frames (`time_mask_share`), and `waveform_augmentations` change samples."
             )
 
+    @property
+    def manifests(self) -> list[Path]:
+        """The path of the manifest, or of each manifest of a mixture."""
+        return [each.manifest for each in self.manifest] if isinstance(self.manifest, list) else [self.manifest]
+
+    @property
+    def name(self) -> str:
+        """The paths of the manifests, for messages."""
+        return ", ".join(map(str, self.manifests))
+
     @cached_property
     def utterances(self) -> Manifest:
-        """The rows of the manifest, read when they are first needed."""
-        return Manifest.read(self.manifest)
+        """The rows of the manifests, read when they are first needed."""
+        return Manifest.read_all(self.manifests)
+
+    @cached_property
+    def mixture(self) -> Mixture | None:
+        """What draws the utterances of an epoch from `usable`; None if each of them is in every epoch once."""
+        mixed = self.manifest
+        if not isinstance(mixed, list) or all(each.weight is None for each in mixed):
+            return None
+        sources = self.utterances.sources[self.usable]
+        return Mixture(sources, mixed)
 
     @cached_property
     def out_of_limits(self) -> dict[str, str]:
@@ -173,13 +197,13 @@ class AudioDataset:
     def use_utterances(self, utterances: Manifest) -> None:
         """Continue with these rows instead of those of the manifest."""
         if utterances is not self.utterances:
-            self._clear_cache("excluded", "usable", "durations", "_is_within_limits")
+            self._clear_cache("excluded", "usable", "durations", "mixture", "_is_within_limits")
             self.utterances = utterances
 
     def use_rows(self, usable: NDArray[np.int64]) -> None:
         """Let the sampler choose from the utterances at these indices only."""
         if not np.array_equal(usable, vars(self).get("usable", ())):
-            self._clear_cache("durations")
+            self._clear_cache("durations", "mixture")
             self.usable = np.asarray(usable, dtype=np.int64)
 
     def _clear_cache(self, *names: str) -> None:
@@ -189,10 +213,10 @@ class AudioDataset:
     def within_limits(self) -> NDArray[np.int64]:
         """Indices of the utterances whose length is within the limits."""
         if self.out_of_limits:
-            logger.warning("%s: %d utterances left out for their length.", self.manifest, len(self.out_of_limits))
+            logger.warning("%s: %d utterances left out for their length.", self.name, len(self.out_of_limits))
         within = np.flatnonzero(self._is_within_limits)
         if len(within) == 0:
-            raise DataError(f"No utterance of {self.manifest} is within `min_duration` and `max_duration`.")
+            raise DataError(f"No utterance of {self.name} is within `min_duration` and `max_duration`.")
         return within
 
     def select_part(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -201,9 +225,7 @@ class AudioDataset:
             return indices
         found = np.intersect1d(indices, self.part.rows_of(list(self.utterances)))
         if len(found) == 0:
-            raise DataError(
-                f"No utterance of {self.manifest} that is within the limits is in its part {self.part.keep!r}."
-            )
+            raise DataError(f"No utterance of {self.name} that is within the limits is in its part {self.part.keep!r}.")
         return found
 
     @cached_property
@@ -215,14 +237,16 @@ class AudioDataset:
         """The utterances at these indices of the manifest as a batch, or None if none of them can be used."""
         return self.load_batch(indices, seed, epoch).batch
 
-    def load_batch(self, indices: Sequence[int] | NDArray[Any], seed: int, epoch: int) -> LoadedBatch:
-        """The same as `batch`, with a list of what was left out."""
+    def load_batch(
+        self, indices: Sequence[int] | NDArray[Any], seed: int, epoch: int | NDArray[np.int64]
+    ) -> LoadedBatch:
+        """The same as `batch`, with a list of what was left out; `epoch` may be another number for each utterance."""
         dropped, missing = self._counts()
         loaded: list[LoadedUtterance] = []
         skipped: dict[str, str] = {}
-        for index in map(int, indices):
+        for index, number in zip(map(int, indices), np.broadcast_to(epoch, len(indices)).tolist(), strict=True):
             try:
-                loaded.append(self._load(index, seed, epoch))
+                loaded.append(self._load(index, seed, number))
             except Exception as error:
                 if not isinstance(error, DataError):
                     raise self._as_data_error(
@@ -238,7 +262,7 @@ class AudioDataset:
             if isinstance(error, SonoscoError):
                 raise
             ids = ", ".join(each.utterance.id for each in loaded)
-            raise self._as_data_error(error, f"{self.manifest}, a batch of the utterances {ids}") from error
+            raise self._as_data_error(error, f"{self.name}, a batch of the utterances {ids}") from error
         all_dropped, all_missing = self._counts()
         return LoadedBatch(
             collate(examples) if examples else None, skipped, all_dropped - dropped, all_missing - missing
@@ -274,7 +298,7 @@ class AudioDataset:
             return
         count = min(len(usable), _FIT_UTTERANCES)
         some = usable[np.arange(count) * len(usable) // count]
-        logger.info("Gathering mean and variance of the features from %d utterances of %s.", len(some), self.manifest)
+        logger.info("Gathering mean and variance of the features from %d utterances of %s.", len(some), self.name)
         with one_thread():  # as in the loader, so that the bits are the same with any number of threads
             self.normalization.fit(self._plain_features(some))
 
@@ -329,7 +353,7 @@ class AudioDataset:
         return f"{self._place(index)}: {duration:.2f} s is more than `max_duration` ({self.max_duration:g} s)"
 
     def _place(self, index: int) -> str:
-        return f"{self.manifest}, row {self.utterances.row(index)}"
+        return self.utterances.place(index)
 
     def _counts(self) -> tuple[Counter[str], Counter[str]]:
         dropped = self.cleaner.dropped_counts if self.cleaner else Counter[str]()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
 from sonosco_like.data.dataset import AudioDataset, LoadedBatch
+from sonosco_like.data.mixing import plan_of_drawn
 from sonosco_like.data.sampling import BatchPlan, BucketSampler, plan_remaining
 from sonosco_like.data.workers import (
     close_at_exit,
@@ -81,7 +82,7 @@ class AudioDataLoader:
         """The number of batches of this rank in epoch 0, wherever the loader is: others may have a few more or less."""
         if self.epoch == 0 and not self._shares:
             return len(self.plan)
-        return len(self.sampler.plan(self.dataset.durations, self.used_seed, 0, self.rank, self.world_size))
+        return len(self._plan_after([], self.rank, self.world_size, epoch=0))
 
     @property
     def plan(self) -> BatchPlan:
@@ -89,18 +90,21 @@ class AudioDataLoader:
         wanted = (self.epoch, self.rank, self.world_size, *map(tuple, self._shares))
         durations = self.dataset.durations
         if self._plan is None or self._plan[0] != wanted or self._plan[2] is not durations:
-            plan = self._plan_after(self._shares, self.rank, self.world_size)
+            plan = self._plan_after(self._shares, self.rank, self.world_size, self.epoch)
             if len(plan) == 0 and not self._shares:
                 raise DataError(
-                    f"{self.dataset.manifest} has {len(plan.left_out)} usable utterances, too few for "
+                    f"{self.dataset.name} has {len(plan.left_out)} usable utterances, too few for "
                     f"{self.world_size} processes. Use fewer processes."
                 )
             self._plan = wanted, plan, durations
         return self._plan[1]
 
-    def _plan_after(self, shares: list[list[int]], rank: int, world_size: int) -> BatchPlan:
-        given = self.dataset.durations, self.used_seed, self.epoch, rank, world_size
-        return plan_remaining(self.sampler, *given, shares) if shares else self.sampler.plan(*given)
+    def _plan_after(self, shares: list[list[int]], rank: int, world_size: int, epoch: int) -> BatchPlan:
+        mixture, durations = self.dataset.mixture, self.dataset.durations
+        drawn = None if mixture is None else mixture.draw(self.used_seed, epoch)
+        given = durations if drawn is None else durations[drawn.rows], self.used_seed, epoch, rank, world_size
+        plan = plan_remaining(self.sampler, *given, shares) if shares else self.sampler.plan(*given)
+        return plan if drawn is None else plan_of_drawn(plan, drawn, durations)
 
     @property
     def _begin(self) -> int:
@@ -142,7 +146,7 @@ class AudioDataLoader:
         """A sentence about hours, batches, padding and what is left out."""
         count = len(self.dataset.out_of_limits)
         left_out = f"; {count} left out for their length" if count else ""
-        return f"{self.dataset.manifest}: {self.plan.report()}{left_out}"
+        return f"{self.dataset.name}: {self.plan.report()}{left_out}"
 
     def state_dict(self) -> dict[str, Any]:
         """The position, and the utterances skipped so far."""
@@ -165,7 +169,7 @@ class AudioDataLoader:
         done = [max(int(state["position"]) - begin, 0) for state in states]
         if any(done):
             self.dataset.prepare()
-            self._warn_of_changed_data(self._plan_after(self._shares, 0, len(states)))
+            self._warn_of_changed_data(self._plan_after(self._shares, 0, len(states), self.epoch))
             self._shares.append(done)
         self.position, self._saved_data = self._begin, None
 
@@ -237,11 +241,14 @@ class AudioDataLoader:
             logger.warning(
                 "%s, or how it is divided into batches, changed since this position was saved (then %s, now %s): "
                 "the rest of this epoch differs from what it would have been.",
-                self.dataset.manifest, self._saved_data, mark,
+                self.dataset.name, self._saved_data, mark,
             )  # fmt: skip
 
     def _data_mark(self, plan: BatchPlan) -> str:
-        durations = np.ascontiguousarray(self.dataset.durations)
+        mixture, durations = self.dataset.mixture, self.dataset.durations
+        if mixture is not None:
+            durations = durations[mixture.draw(self.used_seed, self.epoch).rows]
+        durations = np.ascontiguousarray(durations)
         return f"{len(durations)} utterances in {len(plan)} batches, {zlib.crc32(durations.data):08x}"
 
 
@@ -255,7 +262,9 @@ class _BatchTask(Dataset[LoadedBatch | SonoscoError]):
     def __getitem__(self, position: int) -> LoadedBatch | SonoscoError:
         with one_thread():
             try:
-                return self._dataset.load_batch(self._usable[self._plan[position]], self._seed, self._epoch)
+                passes = self._plan.passes_of(position)
+                number = self._epoch if passes is None else passes  # augmentation differs where an utterance returns
+                return self._dataset.load_batch(self._usable[self._plan[position]], self._seed, number)
             except SonoscoError as error:
                 return error
 

@@ -40,11 +40,21 @@ logger = logging.getLogger(__name__)
 
 
 class Manifest:
-    """Utterances by index: all rows of a file (`Manifest.read`), or some of them (`select`)."""
+    """Utterances by index: all rows of a file (`read`) or of several (`read_all`), or some of them (`select`).
 
-    def __init__(self, table: pa.Table, path: Path, chosen: NDArray[np.int64] | None = None) -> None:
-        self.path = path
-        self._folder = str(path.parent)
+    `paths` are the files, `begins` the places of their first rows in the table.
+    """
+
+    def __init__(
+        self,
+        table: pa.Table,
+        paths: Sequence[Path],
+        begins: Sequence[int] = (0,),
+        chosen: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.paths = tuple(paths)
+        self._begins = np.asarray(begins, dtype=np.int64)
+        self._folder = str(self.path.parent) if len(self.paths) == 1 else ""  # the paths of several are whole
         self._table = table
         self._columns = {name: table[name] for name in table.column_names}
         self._chosen = chosen
@@ -58,7 +68,35 @@ class Manifest:
             table = _drop_empty_columns(_fill_ids(table))
             _refuse_duplicates(table, path)
             pool.release_unused()
-        return cls(table, path)
+        return cls(table, [path])
+
+    @classmethod
+    def read_all(cls, paths: Sequence[Path]) -> Manifest:
+        """Open manifests as one, their rows one after the other.
+
+        If two of them have the same id, all ids begin with the number of their manifest, such as `2:`.
+        """
+        read = [cls.read(path) for path in paths]
+        if len(read) == 1:
+            return read[0]
+        begins = np.cumsum([0, *map(len, read)])[:-1]
+        return cls(_join_tables([(each._table, each._folder) for each in read]), paths, begins.tolist())
+
+    @property
+    def path(self) -> Path:
+        """The file, or the first of several."""
+        return self.paths[0]
+
+    @property
+    def name(self) -> str:
+        """The path of each file, for messages."""
+        return ", ".join(map(str, self.paths))
+
+    @cached_property
+    def sources(self) -> NDArray[np.int64]:
+        """For each utterance the number of its file in `paths`, from 0."""
+        positions = np.arange(len(self._table)) if self._chosen is None else self._chosen
+        return np.searchsorted(self._begins, positions, side="right") - 1
 
     @cached_property
     def durations(self) -> NDArray[np.float64]:
@@ -70,7 +108,7 @@ class Manifest:
         return len(self._table) if self._chosen is None else len(self._chosen)
 
     def __getitem__(self, index: int) -> Utterance:
-        position = self.row(index) - 1
+        position = self._position(index)
         return self._utterance({name: column[position].as_py() for name, column in self._columns.items()})
 
     def __iter__(self) -> Iterator[Utterance]:
@@ -81,19 +119,31 @@ class Manifest:
             yield from map(self._utterance, batch.to_pylist())
 
     def row(self, index: int) -> int:
-        """The number of an utterance's row in the file, from 1; blank lines and the header are not counted."""
+        """The number of an utterance's row in its file, from 1; blank lines and the header are not counted."""
+        position = self._position(index)
+        return 1 + position - int(self._begins[self._source(position)])
+
+    def place(self, index: int) -> str:
+        """The file of an utterance, and its row, for messages."""
+        return f"{self.paths[self._source(self._position(index))]}, row {self.row(index)}"
+
+    def _source(self, position: int) -> int:
+        return int(np.searchsorted(self._begins, position, side="right")) - 1
+
+    def _position(self, index: int) -> int:
         if not -len(self) <= index < len(self):
-            raise IndexError(f"utterance {index} of {len(self)} in {self.path}")
+            raise IndexError(f"utterance {index} of {len(self)} in {self.name}")
         index = int(index) % len(self)
-        return 1 + (index if self._chosen is None else int(self._chosen[index]))
+        return index if self._chosen is None else int(self._chosen[index])
 
     def select(self, indices: Sequence[int] | NDArray[Any]) -> Manifest:
         """The utterances at these indices, in this order, without copying their rows."""
         wanted = np.asarray(indices, dtype=np.int64)
         if len(wanted) and not (-len(self) <= wanted.min() and wanted.max() < len(self)):
-            raise IndexError(f"an index to select is outside of the {len(self)} utterances of {self.path}")
+            raise IndexError(f"an index to select is outside of the {len(self)} utterances of {self.name}")
         wanted = wanted % max(len(self), 1)
-        return Manifest(self._table, self.path, wanted if self._chosen is None else self._chosen[wanted])
+        chosen = wanted if self._chosen is None else self._chosen[wanted]
+        return Manifest(self._table, self.paths, self._begins.tolist(), chosen)
 
     def _utterance(self, row: dict[str, Any]) -> Utterance:
         audio, offset = row["audio_filepath"], row.get("offset") or 0.0
@@ -243,6 +293,32 @@ def _fill_ids(table: pa.Table) -> pa.Table:
     rows = zip(table["id"].to_pylist(), table["audio_filepath"].to_pylist(), table["offset"].to_pylist(), strict=True)
     ids = [given or derived_id(audio, offset or 0.0) for given, audio, offset in rows]
     return table.set_column(table.column_names.index("id"), "id", pa.array(ids, pa.string()))
+
+
+def _join_tables(parts: Sequence[tuple[pa.Table, str]]) -> pa.Table:
+    """The rows of tables with their folders as one table, with an id for each row and paths that need no folder."""
+    full = [_with_full_paths(table, folder) for table, folder in parts]
+    ids = pa.chunked_array([chunk for table in full for chunk in table["id"].chunks])
+    if pc.count_distinct(ids).as_py() < len(ids):
+        full = [
+            table.set_column(
+                table.column_names.index("id"), "id", pc.binary_join_element_wise(str(number), table["id"], ":")
+            )
+            for number, table in enumerate(full, 1)
+        ]
+    joined = pa.concat_tables(full, promote_options="default").unify_dictionaries()
+    position = joined.column_names.index("duration")
+    return joined.set_column(position, "duration", joined["duration"].combine_chunks())
+
+
+def _with_full_paths(table: pa.Table, folder: str) -> pa.Table:
+    written = table["audio_filepath"].to_pylist()
+    if "id" not in table.column_names:
+        offsets = table["offset"].to_pylist() if "offset" in table.column_names else repeat(None)
+        ids = [derived_id(audio, offset or 0.0) for audio, offset in zip(written, offsets, strict=False)]
+        table = table.add_column(0, "id", pa.array(ids, pa.string()))
+    paths = [os.path.join(folder, audio) for audio in written]  # noqa: PTH118 - pathlib takes 15 times as long
+    return table.set_column(table.column_names.index("audio_filepath"), "audio_filepath", pa.array(paths, pa.string()))
 
 
 def _drop_empty_columns(table: pa.Table) -> pa.Table:

@@ -1,7 +1,7 @@
 """Which utterances make a batch: this is decided from their lengths alone, before any audio is opened.
 
-A plan is a pure function of (durations, seed, epoch, rank, world size). Batch k of an epoch is entry k of its plan;
-nothing that came before is replayed.
+A plan is a pure function of (durations, weights of a mixture, seed, epoch, rank, world size). Batch k of an epoch is
+entry k of its plan; nothing that came before is replayed.
 
 How a plan is made:
 1. Lengths are divided into buckets. With a budget of `batch_seconds`, a bucket's upper edge is the budget divided by a
@@ -10,6 +10,9 @@ How a plan is made:
 2. Utterances are shuffled inside their bucket and taken in rounds of one batch for each rank, so that the ranks always
    work on similar lengths. Utterances that do not fill a round move up into the next longer bucket.
 3. The last round, which is not full, is shared evenly among the ranks. The rounds are shuffled.
+
+An epoch has as many utterances as there are rows. Of a mixture of corpora, each corpus gives its share of them
+(`mixing`), and the steps above divide what was drawn.
 """
 
 from __future__ import annotations
@@ -33,13 +36,17 @@ _BATCHES_IN_BUCKET = 3
 
 @dataclass(frozen=True, eq=False)
 class BatchPlan:
-    """The batches of one epoch for one rank; `plan[k]` are the indices of batch k."""
+    """The batches of one epoch for one rank; `plan[k]` are the indices of batch k.
+
+    `passes` are there for a mixture: for each utterance in `order`, how often its corpus was gone through before.
+    """
 
     order: Indices
     edges: Indices
     left_out: Indices
     durations: Seconds
     batch_seconds: float | None = None
+    passes: Indices | None = None
 
     def __len__(self) -> int:
         return len(self.edges) - 1
@@ -48,6 +55,10 @@ class BatchPlan:
         if not 0 <= position < len(self):
             raise IndexError(f"batch {position} of {len(self)}")
         return self.order[self.edges[position] : self.edges[position + 1]]
+
+    def passes_of(self, position: int) -> Indices | None:
+        """The `passes` of a batch."""
+        return None if self.passes is None else self.passes[self.edges[position] : self.edges[position + 1]]
 
     @cached_property
     def padded_seconds(self) -> Seconds:
@@ -140,7 +151,7 @@ class BucketSampler:
         order, sizes = [], []
         rest = by_length[:0]
         for begin, end, size in self._buckets(durations[by_length]):
-            bucket = np.concatenate([rest, _shuffle(by_length[begin:end], random)])
+            bucket = np.concatenate([rest, shuffle(by_length[begin:end], random)])
             full = len(bucket) // (size * world_size) * size * world_size
             order.append(bucket[:full])
             sizes.append(np.full(full // size, size))
@@ -272,7 +283,7 @@ def _add_last_round(filled: _Rounds, world_size: int) -> _Rounds:
 def _order_of_rounds(filled: _Rounds, durations: Seconds, random: np.random.PCG64 | None, world_size: int) -> Indices:
     rounds = np.arange(len(filled.sizes) // world_size)
     if random is not None or len(rounds) == 0:
-        return _shuffle(rounds, random)
+        return shuffle(rounds, random)
     begins = (np.cumsum(filled.sizes) - filled.sizes)[::world_size]
     return np.argsort(np.maximum.reduceat(durations[filled.order], begins), kind="stable")
 
@@ -285,7 +296,8 @@ def _take_batches(filled: _Rounds, batches: Indices) -> tuple[Indices, Indices]:
     return filled.order[np.repeat(begins - edges[:-1], sizes) + np.arange(edges[-1])], edges
 
 
-def _shuffle(indices: Indices, random: np.random.PCG64 | None) -> Indices:
+def shuffle(indices: Indices, random: np.random.PCG64 | None) -> Indices:
+    """The indices in an order drawn from the generator; without one in the order in which they are."""
     if random is None:
         return indices
     keys: NDArray[np.uint64] = random.random_raw(len(indices))

@@ -36,7 +36,7 @@ _ALLOWED = re.compile(
     r"|optimizer\.(lr|weight_decay|betas\[\d\]|eps|momentum|dampening|alpha|rho|momentum_decay)"
     r"|callbacks\[\d+\]\.(?!class$).+"
     r"|decoder\.(?!class$).+"
-    r"|(train|val|test)_data_loader(\.\w+)?\.(num_workers|prefetch|pin_memory|dataset\.manifest)"
+    r"|(train|val|test)_data_loader(\.\w+)?\.(num_workers|prefetch|pin_memory|dataset\.manifest(\[\d+\]\.manifest)?)"
     r"|(val|test)_data_loader(\.\w+)?\.sampler\.batch_(size|seconds)"
 )
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from sonosco_like.data.dataset import AudioDataset
 from sonosco_like.data.loader import AudioDataLoader
 from sonosco_like.data.tools.examination import Opening, examine_recordings, group_faults
@@ -172,6 +174,8 @@ def _describe_data(name: str, loader: Any, found: Inspection, look: _Look) -> bo
         if loader.dataset.out_of_limits:
             found.add("data", "", f"{len(loader.dataset.out_of_limits):,} utterances left out for their length")
         if isinstance(loader.dataset, AudioDataset):
+            for line in _shares(loader.dataset):
+                found.add("data", "", line)
             _examine(loader.dataset, found, look, is_training=name == "train")
     return len(found.problems) == before
 
@@ -189,6 +193,18 @@ def _examine(dataset: AudioDataset, found: Inspection, look: _Look, is_training:
             found.warnings.append(f"left out: {finding.describe(dataset.utterances, _MOST_PROBLEMS)}")
         else:
             found.problems.append(finding.describe(dataset.utterances, _MOST_PROBLEMS))
+
+
+def _shares(dataset: AudioDataset) -> Iterator[str]:
+    """What each of several manifests gives to an epoch."""
+    paths = dataset.utterances.paths
+    if len(paths) == 1:
+        return
+    sizes = np.bincount(dataset.utterances.sources[dataset.usable], minlength=len(paths)).tolist()
+    counts = sizes if dataset.mixture is None else dataset.mixture.counts
+    for path, size, count in zip(paths, sizes, counts, strict=True):
+        passes = f"{count / max(size, 1):.3g} times its {size:,}"
+        yield f"{count / sum(counts):.1%} from {path}: {count:,} utterances, {passes}"
 
 
 def _batches(count: int) -> str:
@@ -224,7 +240,7 @@ def _try_batches(trainer: ModelTrainer, found: Inspection, progress: Progress) -
         found.add("training", "batch tried", f"the first: {describe_batch(batch).partition(', utt')[0]}")
         trials = [try_batch(trainer, batch, meter)]
     if not trials:
-        raise UsageError(f"No utterance of {loader.dataset.manifest} can be used.")
+        raise UsageError(f"No utterance of {loader.dataset.name} can be used.")
     _describe_trials(trials, meter.limit, trainer, found)
 
 

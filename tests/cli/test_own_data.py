@@ -78,6 +78,26 @@ def test_a_new_loader_has_the_statistics_of_the_training_data(config, val):
     assert trainer.val_data_loader.dataset.normalization is trainer.train_data_loader.dataset.normalization
 
 
+def test_several_training_manifests_are_one_corpus_and_continue_by_the_same_command(config, tmp_path, val, capsys):
+    noise = tmp_path / "noise"
+    given = ["--train", str(noise / "train.jsonl"), "--train", str(val)]
+    command = ["train", "--config", str(config), "--run-dir", "run", "--resume", "auto", *given]
+    assert run([*command, "--set", "trainer.epochs=1"]) == 0
+    assert run([*command, "--set", "trainer.epochs=2"]) == 0
+    assert "resumed from step 6" in capsys.readouterr().out
+    written = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["trainer"]
+    manifests = written["train_data_loader"]["dataset"]["manifest"]
+    assert [each["manifest"] for each in manifests] == [str(noise / "train.jsonl"), str(val)]
+
+
+def test_check_prints_the_shares_of_a_mixture(config, tmp_path, val, capsys):
+    mixed = f"[{{manifest: {val}, weight: 2}}, {{manifest: {tmp_path / 'noise' / 'train.jsonl'}, weight: 1}}]"
+    assert run(["check", "--config", str(config), "--set", f"trainer.train_data_loader.dataset.manifest={mixed}"]) == 0
+    said = capsys.readouterr().out
+    assert f"66.7% from {val}: 12 utterances, 3 times its 4" in said
+    assert "18 utterances" in said
+
+
 def test_a_null_is_no_loader(config, val):
     assert read(config, "trainer.val_data_loader=null", val=val).trainer.val_data_loader.dataset.manifest == val
 

@@ -106,9 +106,11 @@ class Finding:
     def describe(self, manifest: Manifest, most: int) -> str:
         """The count, the remedy, and the first rows, each in a line of its own."""
         rows = f"{self.count:,} row{'s' * (self.count != 1)}"
-        lines = [f"{manifest.path}: {rows}: {self.reason}. {REMEDIES[self.reason]}"]
+        lines = [f"{manifest.name}: {rows}: {self.reason}. {REMEDIES[self.reason]}"]
         for index, detail in self.examples[:most]:
-            lines.append(f"  {manifest.path.name}, row {manifest.row(index)} ({manifest[index].id}): {detail}")
+            is_alone = len(manifest.paths) == 1  # then its folder stands above
+            place = f"{manifest.path.name}, row {manifest.row(index)}" if is_alone else manifest.place(index)
+            lines.append(f"  {place} ({manifest[index].id}): {detail}")
         more = self.count - len(lines) + 1
         return "\n".join([*lines, *([f"  and {more:,} more row{'s' * (more > 1)}"] if more else [])])
 
@@ -269,7 +271,7 @@ def examine_texts(
     stops = dataset.tokenizer.missing == "error"
     available = frames(dataset.utterances.durations[indices]) if frames is not None else None
     found: dict[int, list[Fault]] = {}
-    with progress(f"reading texts of {dataset.manifest.name}", len(indices), "rows") as advance:
+    with progress(f"reading texts of {dataset.utterances.path.name}", len(indices), "rows") as advance:
         for place, index in enumerate(indices.tolist()):
             text = dataset.utterances[index].text
             text = cleaner(text) if cleaner else text
