@@ -4,21 +4,26 @@ A box is a room, with its files and lines. A line between two boxes means that t
 its width grows with the number of imports. Imports of layer 0, and those of `cli` and `catalog`, which import nearly
 every room, are left out. A number in a circle is a station of the way of one batch. Point at a box to read which rooms
 it imports.
+
+When the site is built, it also puts the list of files where the page Architecture asks for it.
 """
 
 from __future__ import annotations
 
+import ast
 import html
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
-from test_layers import LAYERS, MODULES, imports_of, room_of  # noqa: E402
+from test_layers import LAYERS, MODULES, PACKAGE, imports_of, room_of  # noqa: E402
 
 PICTURE = HERE / "images" / "architecture.svg"
+LIST_OF_FILES = "<!-- the list of files -->"
 WIDTH, LEFT, BOX_HEIGHT, GAP, ROW, WIDEST = 1200, 70, 46, 24, 104, 250
 BATCH = ["data", "training", "models", "losses", "optim", "metrics", "callbacks", "runs"]
 PURPOSES = {
@@ -90,6 +95,27 @@ def main() -> None:
     )
 
 
+def list_files() -> str:
+    """Every file with the first sentence of its docstring, room by room, from the top layer down."""
+    sections = []
+    for room in (room for layer in sorted(LAYERS, reverse=True) for room in LAYERS[layer]):
+        paths = [path for module, path in MODULES.items() if room_of(module) == room and path.name != "__init__.py"]
+        rows = [f"| `{path.relative_to(PACKAGE)}` | {_purpose(path)} |" for path in paths]
+        if len(rows) > 1:
+            sections.append("\n".join([f"### {room}", "", "| file | what is in it |", "|---|---|", *rows]))
+    return "\n\n".join(sections)
+
+
+def _purpose(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.partition("\n\n")[0].split()).replace("|", "\\|")
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put in the list of files; mkdocs calls it for each page."""
+    return markdown.replace(LIST_OF_FILES, list_files())
+
+
 def _rooms(layer: int, sizes: Counter[str]) -> list[str]:
     """The rooms of a layer that exist and are worth a box."""
     return [room for room in LAYERS[layer] if sizes[room] and room in PURPOSES]
@@ -137,4 +163,7 @@ def _station(room: str, x: float, y: float) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["--files"]:
+        print(list_files())
+    else:
+        main()

@@ -37,5 +37,9 @@ def test_the_picture_of_the_architecture_has_every_room_in_its_layer():
     ]
     drawn = re.findall(r"<title>(\w+): ", (DOCS / "images" / "architecture.svg").read_text(encoding="utf-8"))
     assert drawn == rooms, "docs/images/architecture.svg is out of date; run: python docs/draw_architecture.py"
+    listed = set(re.findall(r"^\| `([\w/]+\.py)`", drawing.list_files(), re.MULTILINE))
+    rooms_of_files = {room for room in exist if (PACKAGE / room).is_dir()}
+    inside = {str(path.relative_to(PACKAGE)) for module, path in MODULES.items() if room_of(module) in rooms_of_files}
+    assert {path for path in inside if not path.endswith("__init__.py")} == listed
     folders = {room for room in exist if (PACKAGE / room).is_dir()}
     assert folders <= set(rooms), "PURPOSES in docs/draw_architecture.py lacks a room"
