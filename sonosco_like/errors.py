@@ -63,6 +63,17 @@ class NetworkError(SonoscoError, ConnectionError):
     exit_code = 1
 
 
+def message_of(error: BaseException) -> str:
+    """The message of an error. One that is not of this package begins with its class: alone it may say too little."""
+    return str(error) if isinstance(error, SonoscoError) else f"{type(error).__name__}: {error}"
+
+
+def as_sentence(message: object) -> str:
+    """A message, also of another package, as a sentence: with a full stop, unless it ends with a mark of its own."""
+    text = str(message).rstrip()
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """The end of a message that suggests the nearest candidate; empty if none is near."""
     folded = {candidate.casefold(): candidate for candidate in sorted(candidates, reverse=True)}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sonosco_like.errors import SonoscoError, UsageError
+from sonosco_like.errors import UsageError, as_sentence, message_of
 from sonosco_like.runs.run_folder import CONFIG
 from sonosco_like.untrusted_files import ALLOW_WRITE_VARIABLE, allow_writing_only_to
 
@@ -99,7 +99,7 @@ def import_modules(modules: tuple[str, ...]) -> None:
         try:
             importlib.import_module(module)
         except Exception as error:  # whatever the user's own code raises
-            reason = str(error) if isinstance(error, SonoscoError) else f"{type(error).__name__}: {error}."
+            reason = as_sentence(message_of(error))
             place = _place_of(error)
             where = f" ({place})" if place else ""
             raise UsageError(

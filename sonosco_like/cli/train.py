@@ -79,7 +79,7 @@ def train(
     experiment = read_with_own_data(config, overrides, manifests)
     folder = run_dir or Path(experiment.trainer.processes.from_first(_new_folder(experiment.name)))
     _print(experiment, f"run folder: {folder}")
-    prepare(experiment)
+    prepare(experiment, folder)
     return _finish(experiment, experiment.start(folder), folder)
 
 
@@ -100,18 +100,26 @@ def continue_run(experiment: Experiment, step: int) -> int:
     return _finish(experiment, experiment.resume(), experiment.folder)
 
 
-def prepare(experiment: Experiment) -> None:
-    """Log to the console and generate the corpus; of several processes only the first does both."""
+def prepare(experiment: Experiment, new_folder: Path | None = None) -> None:
+    """Log to the console and generate the corpus; of several processes only the first does both.
+
+    A folder that a new run cannot use is refused before the corpus is generated.
+    """
+    from sonosco_like.training.experiment import refuse_unusable_folder
+
     processes = experiment.trainer.processes
     level = logging.INFO if processes.is_first else logging.WARNING
     console = _Console()
     console.setFormatter(MaskingFormatter("%(message)s"))
     logging.basicConfig(level=level, handlers=[console])
-    if experiment.corpus is not None and processes.is_first:
+    if processes.is_first:
         from sonosco_like.progress import show_progress
 
         with processes.reporting_failures():
-            experiment.corpus.prepare(show_progress)
+            if new_folder is not None:
+                refuse_unusable_folder(new_folder)
+            if experiment.corpus is not None:
+                experiment.corpus.prepare(show_progress)
     processes.wait()
 
 

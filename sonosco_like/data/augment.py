@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sonosco_like.data.audio import Floats
-from sonosco_like.errors import MissingPackageError, UsageError, did_you_mean
+from sonosco_like.errors import MissingPackageError, UsageError, as_sentence, did_you_mean
 from sonosco_like.serialization import serializable
 
 
@@ -274,8 +274,10 @@ class LibrosaEffect(WaveformAugmentation):
         try:
             self._change(np.zeros(1, dtype=np.float32), 16000, self.amount[0])
         except Exception as error:  # of any kind: only these options can be the reason
-            reason = str(error).partition("\n")[0].rstrip(".")
-            raise UsageError(f"librosa refuses the options {self.options} of {self.effect}: {reason}.") from None
+            reason = str(error).partition("\n")[0]
+            raise UsageError(
+                f"librosa refuses the options {self.options} of {self.effect}: {as_sentence(reason)}"
+            ) from None
 
     def apply(self, samples_N: Floats, sample_rate: int, random: np.random.Generator) -> Floats:
         return self._change(samples_N, sample_rate, random.uniform(*self.amount))

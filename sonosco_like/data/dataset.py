@@ -31,7 +31,7 @@ from sonosco_like.data.pretrained_features import Waveform, WhisperLogMel
 from sonosco_like.data.text import Alphabet, TextCleaner, Tokenizer
 from sonosco_like.data.tools.split import ManifestPart
 from sonosco_like.data.workers import one_thread
-from sonosco_like.errors import DataError, SonoscoError, UsageError
+from sonosco_like.errors import DataError, SonoscoError, UsageError, as_sentence, message_of
 from sonosco_like.records import BLANK, Batch, Utterance
 from sonosco_like.serialization import serializable
 
@@ -275,9 +275,7 @@ class AudioDataset:
     @staticmethod
     def _as_data_error(error: Exception, where: str) -> DataError:
         """The `DataError` for an exception of a part of the dataset; its note holds the traceback."""
-        failed = DataError(
-            f"{where}: {type(error).__name__}: {str(error).rstrip('.')}. A part of the dataset raised it."
-        )
+        failed = DataError(f"{where}: {as_sentence(message_of(error))} A part of the dataset raised it.")
         failed.add_note("".join(traceback.format_exception(error)))
         return failed
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from sonosco_like.data.audio import audio_info
 from sonosco_like.data.manifest_formats import MOST_PROBLEMS, SCHEMA, bad_rows_error, read_table
-from sonosco_like.errors import DataError, SonoscoError, StorageError
+from sonosco_like.errors import DataError, SonoscoError, StorageError, as_sentence
 from sonosco_like.records import Utterance
 
 _SUFFIX = re.compile(r"\.[^./]*$")
@@ -181,7 +181,9 @@ def write_manifest(
         if isinstance(error, SonoscoError):
             raise
         reason = error.strerror or error
-        raise StorageError(f"The manifest {path} could not be written: {reason}. Nothing else was changed.") from error
+        raise StorageError(
+            f"The manifest {path} could not be written: {as_sentence(reason)} Nothing else was changed."
+        ) from error
     finally:
         with contextlib.suppress(OSError):
             aside.unlink()

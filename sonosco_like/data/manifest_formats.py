@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from sonosco_like.data.audio import MOST_SECONDS, is_url
-from sonosco_like.errors import DataError, did_you_mean
+from sonosco_like.errors import DataError, as_sentence, did_you_mean
 from sonosco_like.untrusted_files import is_gzip, open_text, read_limited, read_lines
 
 SCHEMA = pa.schema(
@@ -234,7 +234,9 @@ def read_table(path: Path) -> pa.Table:
     except FileNotFoundError:
         raise DataError(_missing_file_message(path)) from None
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"The manifest {path} cannot be read: {error}. It must be UTF-8 text, plain or gzip.") from None
+        raise DataError(
+            f"The manifest {path} cannot be read: {as_sentence(error)} It must be UTF-8 text, plain or gzip."
+        ) from None
 
 
 def _read(path: Path) -> pa.Table:

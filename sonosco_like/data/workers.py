@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from sonosco_like.errors import DataError
+from sonosco_like.errors import DataError, as_sentence
 from sonosco_like.process import CAN_BLOCK_SIGNALS, STOP_SIGNALS
 
 _ORIGINAL = "Original Traceback"  # in what torch raises for an exception of a worker
@@ -113,10 +113,9 @@ def worker_errors_as_data_errors() -> Iterator[None]:
         if isinstance(error.__cause__, DataError):  # the signal came while torch waited for the worker
             raise error.__cause__ from None
         if _ORIGINAL in str(error):  # the worker did not die, it raised this exception
-            raise DataError(f"A loader worker failed: {str(error).strip().splitlines()[-1]}.") from error
-        what = str(error).strip().rstrip(".")
+            raise DataError(f"A loader worker failed: {as_sentence(str(error).strip().splitlines()[-1])}") from error
         raise DataError(
-            f"A loader worker died: {what}. Most often the machine ran out of memory (then lower `batch_seconds`, "
-            f"`num_workers` or `prefetch`) or of shared memory (then raise the limit of /dev/shm). With "
-            f"`num_workers: 0` the work is done in this process, which then shows the error itself."
+            f"A loader worker died: {as_sentence(str(error).strip())} Most often the machine ran out of memory (then "
+            f"lower `batch_seconds`, `num_workers` or `prefetch`) or of shared memory (then raise the limit "
+            "of /dev/shm). With `num_workers: 0` the work is done in this process, which then shows the error itself."
         ) from error

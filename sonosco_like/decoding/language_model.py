@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from sonosco_like.errors import DataError, MissingPackageError, UsageError
+from sonosco_like.errors import DataError, MissingPackageError, UsageError, as_sentence
 from sonosco_like.serialization import serializable
 from sonosco_like.untrusted_files import check_regular_file, is_gzip, open_text, read_lines
 
@@ -143,7 +143,9 @@ class ArpaModel:
             with open_text(path) as file:
                 self._read((line.decode() for line in read_lines(file, path)), path)
         except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{path} cannot be read as ARPA text in UTF-8, plain or gzip: {error}.") from None
+            raise DataError(
+                f"{path} cannot be read as ARPA text in UTF-8, plain or gzip: {as_sentence(error)}"
+            ) from None
 
     def start(self) -> History:
         return self._shorten((SENTENCE_START,))

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from sonosco_like.data.text import TextCleaner
 from sonosco_like.edits import ErrorCounts
-from sonosco_like.errors import MissingPackageError, UsageError, did_you_mean
+from sonosco_like.errors import MissingPackageError, UsageError, as_sentence, did_you_mean, message_of
 from sonosco_like.evaluation.bootstrap import Comparison, Interval, compare, interval_of, resampled_rates, sums_by
 from sonosco_like.evaluation.results import Confusions, Group, Result, by_length, by_speaker, total
 from sonosco_like.records import UNKNOWN_TEXT
@@ -264,7 +264,7 @@ def results_of(content: Mapping[str, Any], normalizer: Normalizer = TRAINING) ->
         names = ("id", "reference", "hypothesis", "duration", "speaker")
         return [Result.of(**{name: row[name] for name in names}) for row in content["results"]]
     except (KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"This is not the JSON of an evaluation: {type(error).__name__}: {error}.") from None
+        raise UsageError(f"This is not the JSON of an evaluation: {as_sentence(message_of(error))}") from None
 
 
 def _result(result: Result) -> dict[str, Any]:

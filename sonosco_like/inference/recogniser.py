@@ -29,7 +29,7 @@ from sonosco_like.decoding import (
     WordScores,
     default_decoder,
 )
-from sonosco_like.errors import UsageError
+from sonosco_like.errors import UsageError, as_sentence
 from sonosco_like.models import SpeechModel
 from sonosco_like.records import Batch, Hypothesis, Output, Prediction
 from sonosco_like.runs.checkpoints import find_checkpoint
@@ -226,7 +226,7 @@ def device_of(name: str | torch.device | None) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
-        raise UsageError(f"The device {str(name)!r} cannot be used here: {reason}. Try cpu.") from None
+        raise UsageError(f"The device {str(name)!r} cannot be used here: {as_sentence(reason)} Try cpu.") from None
     return device
 
 

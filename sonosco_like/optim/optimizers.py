@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from sonosco_like.errors import UsageError, check_patterns
+from sonosco_like.errors import UsageError, as_sentence, check_patterns
 from sonosco_like.serialization import serializable
 
 REST = "rest"
@@ -198,7 +198,7 @@ def torch_errors_as_usage_errors(what: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, ArithmeticError) as error:
-        raise UsageError(f"{what} cannot be built from its settings: {str(error).rstrip('.')}.") from error
+        raise UsageError(f"{what} cannot be built from its settings: {as_sentence(error)}") from error
 
 
 @serializable

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 
-from sonosco_like.errors import UsageError
+from sonosco_like.errors import UsageError, as_sentence
 from sonosco_like.events import Duration
 from sonosco_like.optim.optimizers import torch_errors_as_usage_errors
 from sonosco_like.serialization import serializable
@@ -74,7 +74,9 @@ class Scheduler(ABC):
         try:
             return max(self.least, steps_of(Duration.parse(value)))
         except UsageError as error:
-            raise UsageError(f"{type(self).__name__}: `{name}: {value}` cannot be counted in steps: {error}.") from None
+            raise UsageError(
+                f"{type(self).__name__}: `{name}: {value}` cannot be counted in steps: {as_sentence(error)}"
+            ) from None
 
     def _durations(self) -> Iterator[tuple[str, Duration]]:
         for name in self.counted:

@@ -7,7 +7,7 @@ import logging
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from sonosco_like.errors import ConfigError, StorageError, UsageError
+from sonosco_like.errors import ConfigError, StorageError, UsageError, as_sentence, message_of
 from sonosco_like.runs.checkpoints import checkpoints_of
 from sonosco_like.runs.identity import read_id
 from sonosco_like.runs.lock import only_process
@@ -38,7 +38,7 @@ def fetch_run(url: str, into: Path | None = None) -> Path:
         raise
     except Exception as error:  # each kind of store has its own error classes
         raise StorageError(
-            f"{url} could not be fetched: {type(error).__name__}: {error}. When it can be reached again, continue "
+            f"{url} could not be fetched: {as_sentence(message_of(error))} When it can be reached again, continue "
             f"with: sonosco resume {url}"
         ) from error
     logger.info("%s was fetched to %s.", url, folder)

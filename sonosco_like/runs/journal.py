@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import yaml
 
+from sonosco_like.errors import as_sentence
 from sonosco_like.redaction import MaskingFormatter, mask_secrets
 from sonosco_like.runs.run_folder import LOGS, STATUS, following_name
 from sonosco_like.serialization import replace_file
@@ -69,7 +70,10 @@ class _LogFile(logging.FileHandler):
         error = sys.exc_info()[1]
         if not self._failed:
             self._failed = True
-            print(f"{self.baseFilename} cannot be written: {error}. The run goes on without this log.", file=sys.stderr)
+            print(
+                f"{self.baseFilename} cannot be written: {as_sentence(error)} The run goes on without this log.",
+                file=sys.stderr,
+            )
 
 
 def _log_file(folder: Path) -> logging.Handler:

@@ -25,7 +25,9 @@ from sonosco_like.errors import (
     SonoscoError,
     StorageError,
     UsageError,
+    as_sentence,
     list_some,
+    message_of,
 )
 from sonosco_like.redaction import mask_secrets
 from sonosco_like.runs.checkpoints import Checkpoints, own_final
@@ -193,9 +195,9 @@ def open_url(url: str) -> tuple[Any, str]:
     except ImportError as error:
         raise MissingPackageError(f"{url} needs a package that is not installed: {error}") from error
     except ValueError as error:
-        raise UsageError(f"{url} is not a URL that fsspec can open: {error}.") from error
+        raise UsageError(f"{url} is not a URL that fsspec can open: {as_sentence(error)}") from error
     except Exception as error:  # some stores connect at once, and each has its own error classes
-        raise StorageError(f"{mask_secrets(url)} cannot be reached: {type(error).__name__}: {error}.") from error
+        raise StorageError(f"{mask_secrets(url)} cannot be reached: {as_sentence(message_of(error))}") from error
     return system, root.rstrip("/")
 
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, TypeVar, overload
 
 from typing_extensions import dataclass_transform
 
-from sonosco_like.errors import DefinitionError
+from sonosco_like.errors import DefinitionError, as_sentence
 from sonosco_like.serialization.registry import REGISTRY, Registration, public_name
 
 T = TypeVar("T")
@@ -144,7 +144,9 @@ def field_types(cls: type) -> dict[str, Any]:
         try:
             hints = typing.get_type_hints(cls)
         except NameError as error:
-            raise DefinitionError(f"A field type of {cls.__qualname__} cannot be resolved: {error}.") from None
+            raise DefinitionError(
+                f"A field type of {cls.__qualname__} cannot be resolved: {as_sentence(error)}"
+            ) from None
         _check_types(cls, hints)
         cls.__resolved_hints__ = hints  # type: ignore[attr-defined]
     return hints

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from sonosco_like.errors import StorageError
+from sonosco_like.errors import StorageError, as_sentence
 
 MAX_BYTES = 64 * 2**20
 _CHUNK = 2**20
@@ -58,7 +58,9 @@ def new_folder(path: Path) -> Iterator[Path]:
         if isinstance(error, StorageError):
             raise
         reason = error.strerror or str(error)
-        raise StorageError(f"{path} could not be written: {reason}. What was there before is intact.") from error
+        raise StorageError(
+            f"{path} could not be written: {as_sentence(reason)} What was there before is intact."
+        ) from error
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise

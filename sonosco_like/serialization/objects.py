@@ -9,7 +9,7 @@ from typing import Any
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from sonosco_like.errors import NetworkError, SonoscoError, did_you_mean, list_some
+from sonosco_like.errors import NetworkError, SonoscoError, as_sentence, did_you_mean, list_some, message_of
 from sonosco_like.serialization.converter import (
     INVALID,
     REFERENCE,
@@ -222,7 +222,7 @@ class ObjectConverter(Compound):
         except NetworkError:
             raise
         except (ConnectionError, TimeoutError) as error:
-            raise NetworkError(f"{entry.name} cannot reach what it needs: {type(error).__name__}: {error}.") from error
+            raise NetworkError(f"{entry.name} cannot reach what it needs: {as_sentence(message_of(error))}") from error
         except SonoscoError as error:
             return reader.problem(node, f"{entry.name}: {error}")
         except Exception as error:  # whatever a class's own __post_init__ objects to is a problem of the file

@@ -19,7 +19,7 @@ import numpy
 import torch
 from safetensors import SafetensorError, safe_open
 
-from sonosco_like.errors import StorageError
+from sonosco_like.errors import StorageError, as_sentence
 
 _NAMES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
@@ -80,7 +80,7 @@ class TensorReader:
         try:
             file: Any = safe_open(path, framework="pt")
         except (SafetensorError, OSError, RuntimeError) as error:  # torch opens it a second time: RuntimeError
-            raise StorageError(f"{path} is not a safetensors file: {error}.") from error
+            raise StorageError(f"{path} is not a safetensors file: {as_sentence(error)}") from error
         self._file = file
         self._names = set(file.keys())
         self._read: dict[str, torch.Tensor] = {}

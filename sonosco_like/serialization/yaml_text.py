@@ -21,7 +21,7 @@ from yaml.nodes import Node, ScalarNode, SequenceNode
 from yaml.resolver import Resolver
 from yaml.serializer import Serializer
 
-from sonosco_like.errors import ConfigError, Problem
+from sonosco_like.errors import ConfigError, Problem, as_sentence
 from sonosco_like.serialization.files import MAX_BYTES
 
 PLAIN: Final = "plain"  # the tag that reading gives to a scalar without quotes and without a tag
@@ -184,15 +184,15 @@ def parse(text: str | bytes, source: str) -> Node:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = " ".join(part for part in (error.context, error.problem) if part)
-        _refuse(f"is not valid YAML: {reason}.", source, mark.line + 1 if mark else None)
+        _refuse(f"is not valid YAML: {as_sentence(reason)}", source, mark.line + 1 if mark else None)
     except _ExcessError as error:
-        _refuse(f"{error}.", source)
+        _refuse(as_sentence(error), source)
     except yaml.YAMLError as error:
-        _refuse(f"is not valid YAML: {error}.", source)
+        _refuse(f"is not valid YAML: {as_sentence(error)}", source)
     except RecursionError:
         _refuse(f"is nested deeper than {MAX_DEPTH} levels.", source)
     except (ValueError, UnicodeError, OverflowError) as error:
-        _refuse(f"is not valid YAML: {error}.", source)
+        _refuse(f"is not valid YAML: {as_sentence(error)}", source)
     if node is None:
         _refuse("is empty.", source)
     return node  # type: ignore[no-any-return]
@@ -228,7 +228,7 @@ def _decode(text: str | bytes, source: str) -> str:
         text.encode("utf-8")  # lone surrogates
         return text
     except UnicodeError as error:
-        _refuse(f"is not UTF-8 text: {error}.", source)
+        _refuse(f"is not UTF-8 text: {as_sentence(error)}", source)
 
 
 def _refuse(message: str, source: str, line: int | None = None) -> NoReturn:

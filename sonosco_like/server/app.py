@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
 from sonosco_like.edits import character_diff, count_character_errors, count_word_errors, word_diff
+from sonosco_like.errors import as_sentence
 from sonosco_like.server import answers
 from sonosco_like.server.limits import App, Guard, RefusedError
 from sonosco_like.server.metrics import CONTENT_TYPE
@@ -61,7 +62,7 @@ def _handle_errors(app: FastAPI) -> None:
         return refuse(request, RefusedError(422, "invalid_field", f"{place}: {first['msg']}."))
 
     def http(request: Request, error: Any) -> JSONResponse:
-        refused = RefusedError(error.status_code, "bad_request", f"{error.detail}.".replace("..", "."))
+        refused = RefusedError(error.status_code, "bad_request", as_sentence(error.detail))
         return JSONResponse(refused.content, error.status_code, {**refused.headers, **(error.headers or {})})
 
     def unexpected(request: Request, error: Any) -> JSONResponse:

@@ -15,7 +15,7 @@ from typing import Any
 
 import uvicorn
 
-from sonosco_like.errors import UsageError
+from sonosco_like.errors import UsageError, as_sentence
 from sonosco_like.process import STOP_SIGNALS, exit_at_once
 from sonosco_like.server.app import make_app
 from sonosco_like.server.children import CAN_FORK_FROM_SERVER, start_fork_server
@@ -115,7 +115,9 @@ def _listen(host: str, port: int) -> socket.socket:
             listener.listen()
         except (OSError, OverflowError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise UsageError(f"The server cannot listen at {host}, port {port}: {reason}. Try another one.") from None
+            raise UsageError(
+                f"The server cannot listen at {host}, port {port}: {as_sentence(reason)} Try another one."
+            ) from None
         stack.pop_all()
         return listener
 

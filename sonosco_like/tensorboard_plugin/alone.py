@@ -15,7 +15,7 @@ from werkzeug import Response
 from werkzeug.sansio.utils import host_is_trusted
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from sonosco_like.errors import UsageError
+from sonosco_like.errors import UsageError, as_sentence
 from sonosco_like.process import STOP_SIGNALS
 from sonosco_like.tensorboard_plugin.plugin import TranscriptsPlugin
 
@@ -54,7 +54,9 @@ def serve_transcripts(runs: Path, host: str, port: int, say: Callable[[str], Non
         server = make_server(host, port, application, threaded=True, request_handler=_QuietHandler)
     except (OSError, SystemExit) as error:  # werkzeug exits if the port is taken
         reason = getattr(error, "strerror", None) or "it is in use"
-        raise UsageError(f"The page cannot be served at {host}, port {port}: {reason}. Try another one.") from None
+        raise UsageError(
+            f"The page cannot be served at {host}, port {port}: {as_sentence(reason)} Try another one."
+        ) from None
     threading.Thread(target=_keep_loading, args=(multiplexer, runs), daemon=True).start()
 
     def stop(number: int, frame: Any) -> None:  # `shutdown` waits for the loop that this signal interrupts

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonosco_like.edits import characters_of, words_of
+from sonosco_like.errors import as_sentence
 
 PLUGIN = "sonosco_transcripts"
 VERSION = 1
@@ -94,7 +95,7 @@ def unpack(packed: bytes) -> bytes:
     try:
         content = unpacking.decompress(packed, _MOST_BYTES)
     except zlib.error as error:
-        raise UnreadableError(f"A part cannot be unpacked: {error}.") from None
+        raise UnreadableError(f"A part cannot be unpacked: {as_sentence(error)}") from None
     if not unpacking.eof:
         raise UnreadableError("A part is torn, or larger than anything a training writes.")
     return content
@@ -104,7 +105,7 @@ def _parse(content: bytes, kind: type) -> Any:
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise UnreadableError(f"A part is not JSON: {error}.") from None
+        raise UnreadableError(f"A part is not JSON: {as_sentence(error)}") from None
     if not isinstance(value, kind):
         raise UnreadableError(f"A part should be a {kind.__name__}, but is a {type(value).__name__}.")
     return value

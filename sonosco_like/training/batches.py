@@ -169,13 +169,19 @@ class EpochBatches:
         position.end_data()
         return None
 
-    def is_spent(self) -> bool:
-        """Whether the batch that a Stop ended is counted. With several processes, a whole round is counted."""
+    def is_spent(self, is_left_out: bool) -> bool:
+        """Whether the batch that a Stop ended is counted. With several processes, a whole round is counted.
+
+        A batch that `is_left_out` is counted even if the Stop came before it was fetched: it is fetched now. Otherwise
+        a callback that stops each batch at that moment would wait for the same batch for ever.
+        """
         position = self._position
-        if self._processes.size > 1:
-            has_batch = position.phase in ("training", "counted", "complete")
-            if self._processes.any(has_batch)[0] and not has_batch and next(self._batches, None) is not None:
-                position.receive_batch()
+        has_batch = position.phase in ("training", "counted", "complete")
+        is_counted = self._processes.any(has_batch)[0] or is_left_out
+        if is_counted and not has_batch and next(self._batches, None) is not None:
+            position.receive_batch()
+        if is_left_out and self._processes.any(position.phase in ("fetching", "read"))[0]:
+            position.end_data()
         return position.is_in_batch
 
     def _refuse_empty(self) -> None:

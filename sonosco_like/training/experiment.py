@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sonosco_like.errors import SonoscoError, StorageError, UsageError
+from sonosco_like.data.tools.files import check_writable
+from sonosco_like.errors import SonoscoError, StorageError, UsageError, as_sentence, message_of
 from sonosco_like.metrics import description_of
 from sonosco_like.process import call_on_stop_signal
 from sonosco_like.redaction import mask_secrets
@@ -95,7 +96,7 @@ class Experiment:
             return self._start(Path(folder)) if self.trainer.processes.is_first else self._train_along()
 
     def _start(self, folder: Path) -> int:
-        _refuse_taken(folder)
+        refuse_unusable_folder(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         with only_process(self.folder):
             clear_leftovers(self.folder)
@@ -224,11 +225,8 @@ class Experiment:
             raise StorageError("the run was interrupted, and its last step could not be saved.")
 
     def _failure_message(self, error: Exception) -> str:
-        what = str(error) if isinstance(error, SonoscoError) else f"{type(error).__name__}: {error}"
-        step = self.trainer.global_step
-        return (
-            f"The run failed at step {step}: {what.rstrip('.')}; continue with: sonosco resume {_quoted(self.folder)}"
-        )
+        what, step = as_sentence(message_of(error)), self.trainer.global_step
+        return f"The run failed at step {step}: {what} Continue with: sonosco resume {_quoted(self.folder)}"
 
 
 def read_config(config: Path, overrides: Iterable[str] = ()) -> Document:
@@ -271,13 +269,15 @@ def read_experiment(config: Path, overrides: Iterable[str] = ()) -> Experiment:
     return build_experiment(read_config(config, overrides))
 
 
-def _refuse_taken(folder: Path) -> None:
+def refuse_unusable_folder(folder: Path) -> None:
+    """Raise UsageError if a new run cannot use a folder: it holds a run already, or it cannot be written."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file. Give the run a folder that is new or empty.")
     if (folder / CONFIG).exists():
         raise UsageError(f"{folder} holds a run already. Continue it with: sonosco resume {_quoted(folder)}")
     if checkpoint_folders(folder) or (folder / FINAL).exists():
         raise UsageError(f"{folder} holds checkpoints of a run whose {CONFIG} is gone. Give this run another folder.")
+    check_writable(folder / CONFIG)
 
 
 def _holds_end(final: Path | None, trainer: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from sonosco_like.errors import UsageError
+from sonosco_like.errors import UsageError, as_sentence, message_of
 from sonosco_like.serialization import REGISTRY, serializable
 from sonosco_like.training.foreign_loader import LoaderWrapper, ReplayedLoader, SeededBatches, StatefulLoader, name_of
 from sonosco_like.training.processes import Processes
@@ -131,7 +131,7 @@ class Loaders:
         except Exception as error:  # each loader has its own error for a state that is not its own
             raise UsageError(
                 f"The training data, {name_of(loader)}, cannot return to its saved position: "
-                f"{type(error).__name__}: {error}. Give a loader of the same class as at the start of the run."
+                f"{as_sentence(message_of(error))} Give a loader of the same class as at the start of the run."
             ) from error
 
     def saved_form(self, value: Any, in_text: bool) -> Any:

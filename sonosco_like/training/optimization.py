@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from sonosco_like.errors import UsageError
+from sonosco_like.errors import UsageError, as_sentence
 from sonosco_like.events import AbstractCallback, Duration, TrainingLength, batches_of
 from sonosco_like.optim import Scheduler
 from sonosco_like.optim.learning_rates import (
@@ -352,7 +352,7 @@ def _counted(schedule: Scheduler, length: TrainingLength) -> dict[str, int]:
     try:
         schedule.in_steps(steps_of)
     except UsageError as error:
-        raise UsageError(f"{str(error).rstrip('.')}. Give numbers of steps, or data that has a length.") from None
+        raise UsageError(f"{as_sentence(error)} Give numbers of steps, or data that has a length.") from None
     return counted
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Generic, Literal, TypeVar
 
-from sonosco_like.errors import UsageError
+from sonosco_like.errors import UsageError, as_sentence
 from sonosco_like.events import Duration, epoch_batches, epochs_done, has_lasted
 from sonosco_like.serialization import serializable
 
@@ -176,7 +176,9 @@ class ValidationInterval:
         try:
             self._every = Duration(max(1, batches_of(self._every)), "ba")
         except UsageError as error:
-            raise UsageError(f"`test_step: {self._every}` cannot be counted: {error}. Count batches (500ba).") from None
+            raise UsageError(
+                f"`test_step: {self._every}` cannot be counted: {as_sentence(error)} Count batches (500ba)."
+            ) from None
 
     def is_due(self, position: Position, at_epoch_end: bool) -> bool:
         """Whether a validation is due at a position, and was not done there yet."""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from sonosco_like.errors import NetworkError, UsageError
+from sonosco_like.errors import NetworkError, UsageError, as_sentence
 from sonosco_like.events import Duration, Stop
 from sonosco_like.training.exchange import (
     MOST_NUMBERS,
@@ -216,8 +216,9 @@ def _join_group(backend: str) -> None:
         distributed.init_process_group(backend)
     except (distributed.DistError, ConnectionError, TimeoutError) as error:
         place = ":".join(os.environ.get(name, "?") for name in ("MASTER_ADDR", "MASTER_PORT"))
+        reason = as_sentence(str(error).splitlines()[0])
         raise NetworkError(
-            f"The processes that train together cannot reach each other at {place}: {str(error).splitlines()[0]}. "
+            f"The processes that train together cannot reach each other at {place}: {reason} "
             "Nothing was trained or changed; see that the first machine is reachable, and give the same command again."
         ) from error
 

@@ -228,7 +228,7 @@ class TrainingSession:
         """End a batch after a Stop; it counts if it was fetched. Raises the Stop again unless its scope is `batch`."""
         trainer = self._trainer
         stop = trainer.processes.agree_on(raised)
-        spent = batches.is_spent()
+        spent = batches.is_spent(is_left_out=stop.scope == "batch")
         trainer.processes.broadcast_buffers(trainer.parts.model)
         if spent:
             self.count_batch()

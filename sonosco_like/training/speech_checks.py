@@ -24,7 +24,7 @@ from sonosco_like.data.dataset import AudioDataset
 from sonosco_like.data.loader import AudioDataLoader
 from sonosco_like.data.sampling import BucketSampler
 from sonosco_like.data.tools.examination import Fault, Frames, examine_texts, group_faults, uncounted
-from sonosco_like.errors import SonoscoError, UsageError
+from sonosco_like.errors import UsageError, message_of
 from sonosco_like.losses import CTCLoss
 from sonosco_like.process import available_memory, resident_memory
 from sonosco_like.progress import Progress, no_progress
@@ -223,8 +223,7 @@ def try_batch(trainer: Any, batch: Any, meter: MemoryMeter, seconds: float = 0.0
         value = loss.item()
     except (RuntimeError, IndexError, ValueError, TypeError, ArithmeticError) as error:
         if not _is_out_of_memory(error):
-            what = str(error) if isinstance(error, SonoscoError) else f"{type(error).__name__}: {error}"
-            raise UsageError(f"A batch with {describe_batch(batch)} failed: {what}") from error
+            raise UsageError(f"A batch with {describe_batch(batch)} failed: {message_of(error)}") from error
         return Trial(count, seconds, meter.needed(), is_tried=False)
     finally:
         trainer.parts.optimization.forget_gradients()

@@ -23,7 +23,7 @@ from sonosco_like.data.workers import (
     shut_down,
     worker_errors_as_data_errors,
 )
-from sonosco_like.errors import DataError, SonoscoError, UsageError, list_some
+from sonosco_like.errors import DataError, UsageError, list_some, message_of
 from sonosco_like.process import block_signals
 from sonosco_like.training.foreign_loader import LoaderWrapper, left_out, shard_batches
 from sonosco_like.training.randomness import (
@@ -316,8 +316,7 @@ class Failure:
     """An exception of a dataset as text, which a worker can send."""
 
     def __init__(self, error: Exception, what: str) -> None:
-        message = str(error) if isinstance(error, SonoscoError) else f"{type(error).__name__}: {error}"
-        self._message = f"{what}: {message.rstrip('.')}"
+        self._message = f"{what}: {message_of(error).rstrip('.')}"
         self._trace = "".join(traceback.format_exception(error))
 
     def as_error(self, where: str) -> DataError:

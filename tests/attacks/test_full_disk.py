@@ -63,7 +63,7 @@ def test_a_full_disk_is_told_in_sentences(small_disk, tmp_path):
     assert "Traceback" not in said
     assert "Logging error" not in said
     assert "No space left on device" in said
-    assert "continue with: sonosco resume" in said
+    assert "Continue with: sonosco resume" in said
     (small_disk / "run" / "filling").unlink()
     again = [sys.executable, "-m", "sonosco_like", "resume", "disk/run", *command[-4:]]
     ended = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)

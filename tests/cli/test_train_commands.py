@@ -143,7 +143,7 @@ def test_a_run_folder_holds_code_logs_status_and_environment(folder):
 def test_a_run_that_fails_says_so_in_its_folder(folder, capsys):
     too_short = "trainer.scheduler={class: OneCycleLR, max_lr: 0.1, total_steps: 4}"
     assert train("run", "--set", too_short) == 1
-    assert "continue with: sonosco resume" in capsys.readouterr().err
+    assert "Continue with: sonosco resume" in capsys.readouterr().err
     status = yaml.safe_load((folder / "run" / "status.yaml").read_text())
     assert status["state"] == "failed"
     assert "Tried to step" in status["reason"]
@@ -156,3 +156,12 @@ def test_runs_that_begin_in_one_second_have_folders_of_their_own(folder, monkeyp
         assert run(["train", "--config", "tiny.yaml", *IMPORT, "--set", "trainer.epochs=1"]) == 0
     named = "2026-01-31_12-00-00_tiny"
     assert sorted(path.name for path in (folder / "runs").iterdir()) == [named, f"{named}_2", f"{named}_3"]
+
+
+@pytest.mark.parametrize("run_dir", ["tiny.yaml/run", "/proc/nowhere/run"])
+def test_a_run_folder_that_cannot_be_written_is_refused_before_the_corpus_is_generated(folder, capsys, run_dir):
+    corpus = "corpus: {class: SyntheticCorpus, folder: spoken, minutes: 1}"
+    (folder / "tiny.yaml").write_text(f"{corpus}\n{CONFIG}")
+    assert train(run_dir) == 2
+    assert "config.yaml cannot be written" in capsys.readouterr().err
+    assert not (folder / "spoken").exists()

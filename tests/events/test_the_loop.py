@@ -184,6 +184,17 @@ def test_a_stop_of_the_batch_at_every_start_of_an_epoch_ends_each_epoch():
     assert (trainer.epoch, trainer.global_step) == (2, 0)
 
 
+def test_a_stop_of_the_batch_at_every_start_of_a_fetch_leaves_out_every_batch():
+    def stop(trainer):
+        raise Stop("not now", scope="batch")
+
+    ear = Diary()
+    trainer = short_trainer(("pre-fetch", stop), ear)
+    trainer.start_training()
+    assert (trainer.epoch, trainer.global_step) == (2, 6)
+    assert "batch_start" not in ear.heard
+
+
 def test_stop_training_ends_the_run_after_the_batch_under_way():
     ear = Diary()
     trainer = short_trainer(ear)

@@ -212,7 +212,7 @@ def test_the_bits_of_a_run_do_not_depend_on_how_it_is_saved(tmp_path, background
 
 def test_a_failed_run_says_where_and_how_it_is_continued(tmp_path):
     trainer = make_trainer(callbacks=[Diary(), ModelCheckpoint(every="3ba"), Failing(at=7)])
-    with pytest.raises(RunFailedError, match=r"failed at step 7: .*the data is odd.*; continue with: sonosco resume"):
+    with pytest.raises(RunFailedError, match=r"failed at step 7: .*the data is odd.*\. Continue with: sonosco resume"):
         Experiment(name="tiny", trainer=trainer).start(tmp_path / "run")
 
 

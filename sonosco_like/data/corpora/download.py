@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
-from sonosco_like.errors import StorageError, UsageError
+from sonosco_like.errors import StorageError, UsageError, as_sentence
 from sonosco_like.progress import Advance, Progress, no_progress
 
 _BLOCK = 1 << 18
@@ -68,7 +68,7 @@ def list_downloads(url: str, suffix: str, pause: float = 1.0) -> list[Download]:
             break
         except _BROKEN as error:
             if attempt == _ATTEMPTS - 1 or _is_refusal(error):
-                raise StorageError(f"{url} cannot be read: {error}.") from None
+                raise StorageError(f"{url} cannot be read: {as_sentence(error)}") from None
             time.sleep(pause * 2**attempt)
     links = _Links()
     links.feed(page)
@@ -85,8 +85,8 @@ def _receive_all(url: str, part: Path, advance: Advance, pause: float) -> None:
             failed_attempts = 0 if _length(part) > before else failed_attempts + 1
             if failed_attempts == _ATTEMPTS or _is_refusal(error):
                 raise StorageError(
-                    f"{url} cannot be downloaded: {error}. The received part is kept; the same command continues it. "
-                    "Or get the file in another way, and give it with --source."
+                    f"{url} cannot be downloaded: {as_sentence(error)} The received part is kept; the same command "
+                    "continues it. Or get the file in another way, and give it with --source."
                 ) from None
             time.sleep(pause * 2**failed_attempts)
         except OSError as error:  # of the disk; errors of the network are caught above

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
-from sonosco_like.errors import DataError, UsageError
+from sonosco_like.errors import DataError, UsageError, as_sentence
 from sonosco_like.progress import Progress, no_progress
 from sonosco_like.untrusted_files import open_regular_file
 
@@ -162,7 +162,7 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> Non
     try:
         tar.extract(member, folder, set_attrs=False, filter="data")
     except tarfile.FilterError as error:
-        raise DataError(f"The archive is not unpacked: {error}.") from None
+        raise DataError(f"The archive is not unpacked: {as_sentence(error)}") from None
 
 
 def _extract_link(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:

@@ -11,7 +11,7 @@ from typing import ClassVar
 from sonosco_like.data.corpora.corpus import SPLIT_OF_PART, Corpus, CorpusUtterance
 from sonosco_like.data.corpora.download import Download, list_downloads
 from sonosco_like.data.tools.files import read_text
-from sonosco_like.errors import DataError, UsageError, did_you_mean
+from sonosco_like.errors import DataError, UsageError, as_sentence, did_you_mean
 from sonosco_like.untrusted_files import open_regular_file, read_lines
 
 _LINE = re.compile(r"(?:<s>)?(?P<text>[^<>()]*)(?:</s>)?\s*\((?P<id>[^()]+)\)\s*")
@@ -128,7 +128,7 @@ def _records(table: Path, columns: Sequence[str]) -> Iterator[dict[str, str]]:
                 raise DataError(f"{table} has no column {missing[0]!r}; is it of Common Voice?")
             yield from reader
     except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{table} cannot be read as a table in UTF-8: {error}. Get it again.") from None
+        raise DataError(f"{table} cannot be read as a table in UTF-8: {as_sentence(error)} Get it again.") from None
 
 
 # SHA-256 of the archives, as torchaudio publishes them

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from sonosco_like.data.audio import AUDIO_SUFFIXES
 from sonosco_like.data.manifest import Manifest, write_manifest
 from sonosco_like.data.tools.files import claim_file, measure_recordings, read_text
-from sonosco_like.errors import DataError, UsageError
+from sonosco_like.errors import DataError, UsageError, as_sentence
 from sonosco_like.progress import Progress, no_progress
 from sonosco_like.records import Utterance
 
@@ -117,7 +117,9 @@ def _speaker_pattern(expression: str | None) -> re.Pattern[str] | None:
     try:
         pattern = re.compile(expression)
     except re.error as error:
-        raise UsageError(f"The speaker's regular expression {expression!r} cannot be read: {error}.") from None
+        raise UsageError(
+            f"The speaker's regular expression {expression!r} cannot be read: {as_sentence(error)}"
+        ) from None
     if pattern.groups < 1:
         raise UsageError(f"The speaker's regular expression {expression!r} needs a group, as in '^([^/]+)/'.")
     return pattern

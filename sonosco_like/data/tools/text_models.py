@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sonosco_like.data.manifest import Manifest
 from sonosco_like.data.text import SentencePieceTokenizer, TextCleaner
 from sonosco_like.data.tools.files import claim_file
-from sonosco_like.errors import DataError, UsageError
+from sonosco_like.errors import DataError, UsageError, as_sentence
 from sonosco_like.progress import Progress, no_progress
 from sonosco_like.serialization import replace_file
 from sonosco_like.untrusted_files import open_text, read_lines
@@ -98,7 +98,7 @@ def _lines(source: Path, progress: Progress) -> Iterator[str]:
                 yield line.decode()
                 advance(1)
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise DataError(f"{source} cannot be read as UTF-8 text, plain or gzip: {error}.") from None
+        raise DataError(f"{source} cannot be read as UTF-8 text, plain or gzip: {as_sentence(error)}") from None
 
 
 class _Corpus(NamedTuple):

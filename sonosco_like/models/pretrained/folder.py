@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from sonosco_like.errors import DataError, UsageError, list_some
+from sonosco_like.errors import DataError, UsageError, as_sentence, list_some
 from sonosco_like.untrusted_files import check_regular_file, read_limited
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -144,7 +144,7 @@ def read_json(path: Path, most: int = _MOST_CONFIG) -> dict[str, Any]:
     except (DataError, OSError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not JSON: {str(error).splitlines()[0]}. Fetch it again.") from error
+        raise UsageError(f"{path} is not JSON: {as_sentence(str(error).splitlines()[0])} Fetch it again.") from error
     if not isinstance(content, dict):
         raise UsageError(f"{path} must hold an object, {{...}}, got a {type(content).__name__}.")
     return content
@@ -172,7 +172,7 @@ def _open_file(path: Path) -> dict[str, Any]:
             raise UsageError(
                 f"{path} is a pointer of Git LFS, and the weights were not fetched: run `git lfs pull` in the folder."
             ) from error
-        raise UsageError(f"{path} is not a whole safetensors file: {error}. Fetch it again.") from error
+        raise UsageError(f"{path} is not a whole safetensors file: {as_sentence(error)} Fetch it again.") from error
 
 
 def _is_pointer(path: Path) -> bool:
