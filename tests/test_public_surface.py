@@ -35,7 +35,7 @@ COMMANDS = {
     "data synth": ["--force", "--help", "--kind", "--minutes", "--seed", "--variety", "--workers", "FOLDER"],
     "data tedlium": ["--force", "--help", "--seed", "--source", "FOLDER"],
     "data voxforge": ["--force", "--help", "--seed", "--source", "--submissions", "FOLDER"],
-    "diff": ["--help", "A", "B"],
+    "diff": ["--help", "--import", "A", "B"],
     "evaluate": [
         "--against", "--batch-seconds", "--beam", "--bootstraps", "--column", "--ctc-weight", "--decode", "--device",
         "--errors", "--force", "--help", "--hot-word", "--hot-word-bonus", "--html", "--import", "--json", "--lm",

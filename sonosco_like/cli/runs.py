@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonosco_like.errors import UsageError, did_you_mean
+from sonosco_like.cli.options import import_modules, imports
+from sonosco_like.errors import SonoscoError, UsageError, did_you_mean
 from sonosco_like.redaction import mask_secrets
 from sonosco_like.runs.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from sonosco_like.runs.run_table import RunSummary
+    from sonosco_like.serialization import Document
 
 _STYLES = {"running": "green", "finished": "", "interrupted": "yellow", "failed": "red"}
 _PERIODS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
@@ -129,19 +131,24 @@ def _age(seconds: float) -> str:
 @click.command()
 @click.argument("a", type=_PATH)
 @click.argument("b", type=_PATH)
-def diff(a: Path, b: Path) -> int:
+@imports
+def diff(a: Path, b: Path, modules: tuple[str, ...]) -> int:
     """Show what differs between two configs or runs.
 
-    A and B are config files, run folders or checkpoints. The exit code is 0 if they are alike, else 1.
+    A and B are config files, run folders or checkpoints. The exit code is 0 if they are alike, else 1. A setting that a
+    config leaves out is compared by its default; a config with classes of your own needs --import for that.
 
     \b
     Examples:
       sonosco diff configs/las.yaml configs/tds.yaml
       sonosco diff runs/first runs/second
+      sonosco diff configs/las.yaml runs/las
     """
+    import_modules(modules)
     from sonosco_like.serialization import diff as compare
 
-    found = compare(_configuration(a), _configuration(b))
+    paths = _configuration(a), _configuration(b)
+    found = compare(*(_with_defaults(*paths) or paths))
     for difference in found:
         click.echo(mask_secrets(str(difference)))
     if not found:
@@ -152,3 +159,25 @@ def diff(a: Path, b: Path) -> int:
 def _configuration(path: Path) -> Path:
     """The config of a run folder; any other path itself."""
     return path / CONFIG if (path / CONFIG).is_file() else path
+
+
+def _with_defaults(*configs: Path) -> list[Document] | None:
+    """The configs with each default written out; None, and a line about it, if one of them cannot be built here."""
+    if not all(config.is_file() for config in configs):
+        return None
+    from sonosco_like.serialization import Document
+    from sonosco_like.training.checks import SIZES
+    from sonosco_like.training.experiment import build_experiment, read_config
+
+    try:
+        whole = [Document.of(build_experiment(read_config(config))) for config in configs]
+    except SonoscoError as error:
+        reason = mask_secrets(str(error).partition("\n")[0])
+        click.echo(f"Note: the files are compared as they are written, without defaults. {reason}", err=True)
+        return None
+    for size in (f"trainer.model.{name}" for name in SIZES):  # follows from the data where a config leaves it out
+        given = [document.get(size) for document in whole]
+        if None in given and any(given):
+            for document in whole:
+                document.set(size, max(filter(None, given)))
+    return whole

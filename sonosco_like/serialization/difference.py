@@ -12,6 +12,7 @@ import torch
 from yaml.nodes import Node, ScalarNode
 
 from sonosco_like.serialization.converter import Writer
+from sonosco_like.serialization.document import Document
 from sonosco_like.serialization.nodes import Parts, join_path, node_text, walk_nodes
 from sonosco_like.serialization.saved_folder import Saved, open_saved
 from sonosco_like.serialization.tensors import TensorWriter
@@ -34,7 +35,7 @@ class Difference:
 
 
 def diff(a: Any, b: Any) -> list[Difference]:
-    """The differences between two objects, or between saved ones given as paths; an empty list if they are alike.
+    """The differences between two objects, each of them also as a document or a path; an empty list if they are alike.
 
     Objects and checkpoints are compared with their state and tensors, config files by their values.
     """
@@ -45,6 +46,8 @@ def diff(a: Any, b: Any) -> list[Difference]:
 
 
 def _leaves(value: Any) -> dict[str, str]:
+    if isinstance(value, Document):
+        return _flatten([((), value.root)], None)
     if isinstance(value, (str, Path)):
         return _leaves_at(value)
     tensors = TensorWriter()

@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from tiny import make_trainer
+from tiny import make_trainer, tiny_config
 
 from sonosco_like.callbacks import MetricsFile
 from sonosco_like.callbacks.monitors import LogMeasures
@@ -239,3 +239,19 @@ def test_a_folder_that_may_not_be_looked_into_is_passed_over(tmp_path, monkeypat
 
     monkeypatch.setattr(os, "scandir", refusing)
     assert [found.name for found in find_runs(tmp_path)] == ["tiny"]
+
+
+def test_a_run_differs_from_its_config_only_in_what_was_set_for_it(tmp_path, monkeypatch, capsys, logging_restored):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.yaml").write_text(tiny_config(""))
+    train = ["train", "--config", "tiny.yaml", "--run-dir", "run", "--import", "tiny"]
+    assert run([*train, "--set", "trainer.epochs=1"]) == 0
+    capsys.readouterr()
+    assert run(["diff", "tiny.yaml", "run", "--import", "tiny"]) == 1
+    assert capsys.readouterr().out == "trainer.epochs: the number 2 -> the number 1\n"
+    (tmp_path / "other.yaml").write_text(tiny_config("").replace("tiny.Net", "unknown.Net"))
+    assert run(["diff", "other.yaml", "run"]) == 1
+    shown = capsys.readouterr()
+    assert "compared as they are written" in shown.err
+    assert "there is no class 'unknown.Net'" in shown.err
+    assert "trainer.model.class: 'unknown.Net' -> 'tiny.Net'" in shown.out
