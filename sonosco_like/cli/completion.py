@@ -57,5 +57,6 @@ def schema(indent: int, modules: tuple[str, ...]) -> None:
     """
     import_modules(modules)
     from sonosco_like.serialization import json_schema
+    from sonosco_like.training import Experiment
 
-    click.echo(json.dumps(json_schema(), indent=indent or None, ensure_ascii=False))
+    click.echo(json.dumps(json_schema(Experiment), indent=indent or None, ensure_ascii=False))

@@ -235,8 +235,11 @@ _ANYTHING = AnyConverter(converter_for)
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def json_schema() -> Schema:
-    """The schema of a config: an object of any registered class, each with its fields, types and defaults."""
+def json_schema(top: type | None = None) -> Schema:
+    """The schema of a config: an object of any registered class, each with its fields, types and defaults.
+
+    An object of the class `top` needs no `class`.
+    """
     entries = [entry for entry in REGISTRY.registrations() if entry.is_class and not is_abstract(entry.target)]
     return {
         "$schema": _DRAFT,
@@ -244,6 +247,7 @@ def json_schema() -> Schema:
         "type": "object",
         "anyOf": [
             {"required": ["class"], "anyOf": [_refer(entry.target) for entry in entries]},
+            *([_refer(top)] if top is not None else []),
             {  # only with its base is such a file whole: no class is required, and no field
                 "required": ["base"],
                 "properties": {"base": {"type": "string", "description": "The file over which this one is merged."}},

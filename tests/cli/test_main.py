@@ -36,6 +36,7 @@ def test_schema_prints_json(capsys):
     printed = json.loads(capsys.readouterr().out)
     assert printed["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert "AdamW" in printed["$defs"]
+    assert {"$ref": "#/$defs/Experiment"} in printed["anyOf"], "a config needs no class at its top"
 
 
 def test_schema_knows_the_classes_of_modules_that_it_is_given(tmp_path, run_python):

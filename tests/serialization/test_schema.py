@@ -68,3 +68,10 @@ def test_the_first_sentence_of_a_class_and_its_defaults_are_in_the_schema():
     assert layer["description"] == "A layer of a net."
     assert layer["properties"]["kind"]["default"] == "gru"
     assert layer["required"] == ["size"]
+
+
+def test_only_the_class_of_the_top_may_be_left_out():
+    with_top = jsonschema.Draft202012Validator(json_schema(Stack))
+    assert with_top.is_valid({"rate": 0.1})
+    assert not with_top.is_valid({"rates": 0.1})
+    assert not with_top.is_valid({"size": 3})

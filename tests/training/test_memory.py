@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matrix_parts import config_text, make_corpus
+from tiny import make_trainer
 
 from sonosco_like.cli import run
 from sonosco_like.data.sampling import BucketSampler
@@ -136,3 +137,20 @@ def test_trying_the_largest_batch_first_changes_no_bit_of_the_run(config, model,
     monkeypatch.setattr("sonosco_like.training.speech_checks.try_largest_first", lambda trainer: None)
     assert run([*train, "--run-dir", "plain"]) == 0
     assert compare_runs(Path("plain"), Path("tried")) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({}, "a loader of the class Sums does not say which of its batches is the largest"),
+        ({"compile": "eager"}, "a compiled model needs another amount of memory"),
+    ],
+)
+def test_a_run_that_does_not_try_its_largest_batch_says_why_once(settings, reason, caplog):
+    trainer = make_trainer(**settings, epochs=1)
+    with caplog.at_level("INFO"):
+        trainer.start_training()
+        trainer.epochs = 2
+        trainer.continue_training()
+    said = [record.getMessage() for record in caplog.records if "largest batch" in record.getMessage()]
+    assert said == [f"The largest batch is not tried before the training, because {reason}."]
