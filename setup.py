@@ -98,7 +98,7 @@ setup(
     ],
     extras_require=EXTRAS,
     entry_points={
-        "console_scripts": ["sonosco = sonosco_like.cli:main"],
+        "console_scripts": ["sonosco = sonosco_like.__main__:main"],
         "tensorboard_plugins": ["sonosco_transcripts = sonosco_like.tensorboard_plugin.plugin:TranscriptsPlugin"],
     },
 )

@@ -284,20 +284,35 @@ def measure(metrics: Iterable[Metric], decoded: DecodedBatch) -> dict[str, Sums]
     found = {}
     for each in metrics:
         name, returned = description_of(each).name, each(decoded)
-        found[name] = returned if type(returned) is Sums else _checked_sums(name, returned, decoded)
+        is_sums = isinstance(returned, Sums)
+        found[name] = _check_sums(name, returned) if is_sums else _sums_of_mean(name, returned, decoded)
     return found
 
 
-def _checked_sums(name: str, returned: Any, decoded: DecodedBatch) -> Sums:
+def _check_sums(name: str, sums: Sums) -> Sums:
+    """The sums, if each of them is one number; adding them up would fail later, without the name of the metric."""
+    values = sums.flat() if isinstance(sums.parts, Mapping) else {"parts": sums.parts}
+    for part, value in values.items():
+        is_number = value.dim() == 0 if isinstance(value, Tensor) else isinstance(value, (int, float, Real))
+        if not is_number:
+            raise UsageError(
+                f"The metric `{name}` returned Sums whose `{part}` is {_kind(value)}. The total, the weight and each "
+                f"of the parts are one number, or a tensor without dimensions, such as `errors.sum()`."
+            )
+    return sums
+
+
+def _kind(value: Any) -> str:
+    return f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+
+
+def _sums_of_mean(name: str, returned: Any, decoded: DecodedBatch) -> Sums:
     """The sums of a plain number, which is the mean over the examples of a batch."""
     is_number = isinstance(returned, Real) or (isinstance(returned, Tensor) and returned.numel() == 1)
     if not is_number:
-        came = (
-            f"a tensor of {tuple(returned.shape)}" if isinstance(returned, Tensor) else f"a {type(returned).__name__}"
-        )
         raise UsageError(
-            f"The metric `{name}` returned {came}. A metric returns Sums(total, weight), or a number, which counts as "
-            f"the mean over the examples of the batch."
+            f"The metric `{name}` returned {_kind(returned)}. A metric returns Sums(total, weight), or a number, which "
+            f"counts as the mean over the examples of the batch."
         )
     mean = returned.detach().reshape(()) if isinstance(returned, Tensor) else float(returned)
     return Sums.of_mean(mean, float(examples_in(decoded.batch)))

@@ -126,3 +126,16 @@ main(["--version"])
     command = [sys.executable, "-c", program]
     code, errors = interrupt(command, tmp_path, lambda pid: (tmp_path / "reached").exists(), 2)
     assert (code, errors) == (0, "")
+
+
+def test_ctrl_c_while_the_command_line_is_imported_ends_it_without_a_traceback(tmp_path):
+    (tmp_path / "click.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
+    done = subprocess.run(
+        [*COMMAND, "--version"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        check=False,
+    )
+    check_said(done.returncode, done.stderr, "Interrupted.")

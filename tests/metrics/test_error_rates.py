@@ -145,6 +145,25 @@ def test_all_metrics_of_a_batch_by_name():
     assert {name: each.value for name, each in sums.items()} == {"word_error_rate": 1 / 3, "share_longer_than": 0.0}
 
 
+@pytest.mark.parametrize(
+    ("sums", "said"),
+    [
+        (Sums([1, 2], 3), "`total` is a list"),
+        (Sums(torch.ones(2), 3), r"`total` is a tensor of \(2,\)"),
+        (Sums(1.0, None), "`weight` is a NoneType"),
+        (Sums(1, 2, {"errors": torch.ones(3)}), r"`errors` is a tensor of \(3,\)"),
+        (Sums(1, 2, None), "`parts` is a NoneType"),
+    ],
+)
+def test_sums_that_are_no_numbers_are_refused_by_the_name_of_their_metric(sums, said):
+    @metric(lower_is_better=True, over="examples")
+    def odd(judged):
+        return sums
+
+    with pytest.raises(UsageError, match=f"The metric `odd` returned Sums whose {said}"):
+        measure([odd], judged(["a"], ["a"]))
+
+
 def test_a_function_without_direction_is_no_metric():
     with pytest.raises(UsageError, match="lower value"):
         description_of(text_of)
