@@ -11,6 +11,7 @@ from typing import Any
 from sonosco_like.errors import UsageError
 from sonosco_like.events import Event, Stop, describe_place
 from sonosco_like.training.batches import EpochBatches
+from sonosco_like.training.foreign_loader import name_of
 from sonosco_like.training.loaders import SeededLoader
 from sonosco_like.training.optimization import length_of
 from sonosco_like.training.position import Limit, ValidationInterval
@@ -108,10 +109,8 @@ class TrainingSession:
             trainer.parts.prepare()
             self._interval.count(lambda duration: replace(length_of(trainer), accumulated=1).steps_of(duration))
             trainer.validator.use_metrics(trainer.metrics)
-            if isinstance(trainer.train_data_loader, SeededLoader):
-                from sonosco_like.training.speech_checks import try_largest_first  # needs our data, which is there
-
-                try_largest_first(trainer)
+            if trainer.global_step == 0:
+                self._try_largest_first()
             trainer.observations.begin_training()
             trainer.train()
             trainer.processes.barrier("end of training")
@@ -126,6 +125,22 @@ class TrainingSession:
         trainer.requests.agree(trainer.experiment)
         self.write_checkpoint_if_asked()
         trainer.parts.ranks.gather(trainer.train_data_loader)
+
+    def _try_largest_first(self) -> None:
+        """Try the largest batch before the training, or log why it is not tried."""
+        trainer = self._trainer
+        if trainer.processes.size > 1:
+            obstacle = f"{trainer.processes.size} processes train together"
+        elif trainer.compile:
+            obstacle = "a compiled model needs another amount of memory"
+        elif not isinstance(trainer.train_data_loader, SeededLoader):
+            name = name_of(trainer.train_data_loader)
+            obstacle = f"a loader of the class {name} does not say which of its batches is the largest"
+        else:
+            from sonosco_like.training.speech_checks import try_largest_first  # needs our data, which is there
+
+            return try_largest_first(trainer)
+        logger.info("The largest batch is not tried before the training, because %s.", obstacle)
 
     def _fire_error(self, error: BaseException) -> None:
         """Fire the event of the error that ends the run; a callback that fails here must not hide that error."""

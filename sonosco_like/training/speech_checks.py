@@ -29,7 +29,6 @@ from sonosco_like.losses import CTCLoss
 from sonosco_like.process import available_memory, resident_memory
 from sonosco_like.progress import Progress, no_progress
 from sonosco_like.training.batches import describe_batch, loss_of, output_of, to_device
-from sonosco_like.training.foreign_loader import name_of
 from sonosco_like.training.guard import LastGood, Undo
 
 logger = logging.getLogger(__name__)
@@ -260,10 +259,7 @@ def try_largest_first(trainer: Any) -> None:
     and states are as before, and no callback hears it. A batch that fails for another reason fails again in its place.
     """
     loader, model = trainer.train_data_loader, trainer.parts.model
-    if trainer.global_step > 0:
-        return
-    if obstacle := _obstacle(trainer, loader):
-        logger.info("The largest batch is not tried before the training, because %s.", obstacle)
+    if not isinstance(loader, AudioDataLoader):
         return
     batches = largest_batches(loader)
     indices = max(batches, key=lambda each: len(each) * _longest(loader, each))
@@ -288,17 +284,6 @@ def try_largest_first(trainer: Any) -> None:
         model.zero_grad(set_to_none=True)
         undo.restore()
         before.restore()
-
-
-def _obstacle(trainer: Any, loader: Any) -> str:
-    """Why the largest batch cannot be tried, for the log; empty if it can."""
-    if trainer.processes.size > 1:
-        return f"{trainer.processes.size} processes train together"
-    if trainer.compile:
-        return "a compiled model needs another amount of memory"
-    if not isinstance(loader, AudioDataLoader):
-        return f"a loader of the class {name_of(loader)} does not say which of its batches is the largest"
-    return ""
 
 
 def _is_out_of_memory(error: Exception) -> bool:
