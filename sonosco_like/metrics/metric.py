@@ -284,8 +284,8 @@ def measure(metrics: Iterable[Metric], decoded: DecodedBatch) -> dict[str, Sums]
     found = {}
     for each in metrics:
         name, returned = description_of(each).name, each(decoded)
-        is_sums = isinstance(returned, Sums)
-        found[name] = _check_sums(name, returned) if is_sums else _sums_of_mean(name, returned, decoded)
+        sums = returned if isinstance(returned, Sums) else _sums_of_mean(name, returned, decoded)
+        found[name] = _check_sums(name, sums)
     return found
 
 

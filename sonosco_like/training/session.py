@@ -139,7 +139,8 @@ class TrainingSession:
         else:
             from sonosco_like.training.speech_checks import try_largest_first  # needs our data, which is there
 
-            return try_largest_first(trainer)
+            try_largest_first(trainer)
+            return
         logger.info("The largest batch is not tried before the training, because %s.", obstacle)
 
     def _fire_error(self, error: BaseException) -> None:
