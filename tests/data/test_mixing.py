@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sonosco_like.data.augment_waveform import SpeedPerturbation, WhiteNoise
 from test_loader import assert_same
 from tones import make_corpus, write_rows
 
 from sonosco_like import dumps, loads
+from sonosco_like.data.augment import SpeedPerturbation, WhiteNoise
 from sonosco_like.data.dataset import AudioDataset
 from sonosco_like.data.features import LogMel
 from sonosco_like.data.loader import AudioDataLoader
