@@ -1,10 +1,12 @@
 """The WER of the config that `sonosco init` writes, as a ratio to the best of several settings chosen by hand.
 
-`python benchmarks/bench_first_config.py CORPUS ... [--minutes 3] [--setting lr_twice ...]`. A corpus is a folder with
-`train.jsonl`, `val.jsonl` and `test.jsonl`, as `sonosco data synth` or `sonosco data split` makes it. `init` writes a
-config for the minutes; it is trained as it is, and with each setting instead of its own. The WER on `val` chooses the
-best by hand, both are reported on `test`. Minutes are those of the processor in all processes of a training. Without a
-corpus, ten minutes of synthetic digits are made. Takes the number of settings and one, times the minutes, per corpus.
+`python benchmarks/bench_first_config.py CORPUS ... [--minutes 3] [--setting lr_twice ...] [--test MANIFEST]`. A corpus
+is a folder with `train.jsonl`, `val.jsonl` and `test.jsonl`, as `sonosco data synth` or `sonosco data split` makes it;
+`--test` takes another manifest in place of its `test.jsonl`. `init` writes a config for the minutes. It is trained as
+it is, then with each setting instead of its own, or as the config of another model for the same minutes. The WER on
+`val` chooses the best by hand, both are reported on `test`. Minutes are those of the processor in all processes of a
+training. Without a corpus, ten minutes of synthetic digits are made. Takes the number of settings and one, times the
+minutes, per corpus.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -27,14 +30,17 @@ from benchmarks.results import Row, report
 from sonosco_like.data.corpora.synth import synthesize
 
 GOAL = 1.2
-SETTINGS: dict[str, list[str]] = {  # what is changed; the number of batches stays
+SETTINGS: dict[str, list[str]] = {  # values, or factors for what the config says; about the same processor time
     "lr_half": ["trainer.optimizer.lr=0.00075"],
     "lr_twice": ["trainer.optimizer.lr=0.003"],
     "warmup_short": ["trainer.scheduler.warmup=0.04dur"],
     "decay_early": ["trainer.scheduler.hold=0.2dur"],
     "no_masks": ["trainer.train_data_loader.dataset.feature_augmentations=[]"],
     "no_dropout": ["trainer.model.encoder.dropout=0.0"],
+    "batch_half": ["trainer.train_data_loader.sampler.batch_seconds*0.5", "trainer.epochs*0.83"],
+    "batch_twice": ["trainer.train_data_loader.sampler.batch_seconds*2", "trainer.epochs*1.1"],
 }
+MODELS = ["conformer", "las", "tds"]  # instead of the model that `init` takes if none is named
 
 
 @dataclass(frozen=True)
@@ -62,33 +68,49 @@ def cpu_minutes() -> float:
     return (usage.ru_utime + usage.ru_stime) / 60
 
 
-def train(config: Path, corpus: Path, run: Path, changes: list[str]) -> Result:
+def in_full(change: str, config: dict[str, Any]) -> str:
+    """What `--set` takes: a factor becomes the value of the config times it."""
+    key, times, factor = change.partition("*")
+    if not times:
+        return change
+    value: Any = config
+    for part in key.split("."):
+        value = value[part]
+    return f"{key}={round(float(factor) * value)}"
+
+
+def train(config: Path, run: Path, changes: list[str], manifests: dict[str, Path]) -> Result:
     """Train a config with changes, and evaluate its end."""
     begin = cpu_minutes()
-    sonosco("train", "--config", config, "--run-dir", run, *(word for each in changes for word in ("--set", each)))
+    content = yaml.safe_load(config.read_text())
+    sets = [word for change in changes for word in ("--set", in_full(change, content))]
+    sonosco("train", "--config", config, "--run-dir", run, *sets)
     minutes = cpu_minutes() - begin
     rates = {}
     for name in ("val", "test"):
         output = run.with_name(f"{run.name}-{name}.json")
-        sonosco("evaluate", run / "final", "--manifest", corpus / f"{name}.jsonl", "--bootstraps", 0, "--json", output)
+        sonosco("evaluate", run / "final", "--manifest", manifests[name], "--bootstraps", 0, "--json", output)
         rates[name] = 100 * json.loads(output.read_text())["wer"]
     return Result(rates["val"], rates["test"], minutes)
 
 
-def compare(corpus: Path, minutes: float, names: list[str]) -> None:
+def compare(corpus: Path, minutes: float, names: list[str], test: Path) -> None:
     """The config of `init` for one corpus beside the settings by hand."""
+    manifests = {"train": corpus / "train.jsonl", "val": corpus / "val.jsonl", "test": test}
+    results = {}
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "first"
-        sets = [word for part in ("train", "val") for word in (f"--{part}", corpus / f"{part}.jsonl")]
-        sonosco("init", folder, *sets, "--minutes", minutes)
-        config = folder / "config.yaml"
-        model = yaml.safe_load(config.read_text())["trainer"]["model"]["class"]
-        results = {}
         for setting in ["init", *names]:
-            results[setting] = train(config, corpus, folder / setting, SETTINGS.get(setting, []))
-            val, test, spent = results[setting].val, results[setting].test, results[setting].minutes
+            folder = Path(name) / (setting if setting in MODELS else "init")
+            if not folder.exists():
+                model = ["--model", setting] if setting in MODELS else []
+                sets = [word for part in ("train", "val") for word in (f"--{part}", manifests[part])]
+                sonosco("init", folder, *sets, "--minutes", minutes, *model)
+            changes = SETTINGS.get(setting, [])
+            found = results[setting] = train(folder / "config.yaml", folder / setting, changes, manifests)
             print(
-                f"{corpus.name}, {model}, {setting:13} {spent:5.2f} CPU minutes, val {val:6.2f} %, test {test:6.2f} %"
+                f"{corpus.name}, {setting:12} {found.minutes:5.2f} CPU minutes, val {found.val:6.2f} %, "
+                f"test {found.test:6.2f} %",
+                flush=True,
             )
     first = results["init"]
     best = min(results, key=lambda setting: results[setting].val)
@@ -105,13 +127,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", nargs="*", type=Path, metavar="CORPUS", help="folders with train, val and test")
     parser.add_argument("--minutes", type=float, default=3.0, help="for each training; default 3")
-    parser.add_argument("--setting", action="append", choices=SETTINGS, help="which to try; all, if none is named")
+    names = [*SETTINGS, *MODELS]
+    parser.add_argument("--setting", action="append", choices=names, help="which to try; all, if none is named")
+    parser.add_argument("--test", type=Path, metavar="MANIFEST", help="in place of the test.jsonl of a corpus")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         if not options.corpora:
             synthesize(Path(name) / "digits", minutes=10.0)
         for corpus in options.corpora or [Path(name) / "digits"]:
-            compare(corpus.resolve(), options.minutes, options.setting or list(SETTINGS))
+            test = (options.test or corpus / "test.jsonl").resolve()
+            compare(corpus.resolve(), options.minutes, options.setting or names, test)
 
 
 if __name__ == "__main__":

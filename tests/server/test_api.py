@@ -17,6 +17,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from sonosco_like import load_transcriber
+from sonosco_like.edits import count_errors
 
 PATIENCE = 120  # seconds
 
@@ -97,8 +98,8 @@ def test_every_form_of_audio_is_heard(server, sample, expected, form):
         soundfile.write(buffer, samples, rate, format=form.upper())
     (result,) = server.transcribe(buffer.getvalue()).json()["results"]
     assert result["duration"] == pytest.approx(len(samples) / rate, abs=0.1)
-    heard, wanted = result["text"].split(), expected["digits"]["text"].split()
-    assert len(set(heard) & set(wanted)) >= len(set(wanted)) / 2
+    changed = count_errors(expected["digits"]["text"], result["text"])
+    assert changed.rate < 0.5, "a lossy form changes some characters, not most"
 
 
 @pytest.fixture(scope="module")

@@ -287,7 +287,7 @@ def test_a_foreign_loader_is_passed_over_when_continued_and_this_is_said(caplog)
     trainer.max_duration = None
     with caplog.at_level(logging.WARNING):
         trainer.continue_training()
-    assert "Counting has no position; skipping 2 batches." in caplog.text
+    assert "Counting cannot start at a position: 2 batches are read and skipped." in caplog.text
     assert trainer.global_step == 20
 
 
