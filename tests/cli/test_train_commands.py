@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from types import SimpleNamespace
 
 import pytest
 import torch
 import yaml
-from tiny import tiny_config
+from tiny import Sums, tiny_config
 
-from sonosco_like import load
+from sonosco_like import load, serializable
 from sonosco_like.cli import run
 from sonosco_like.training.verification import compare_runs
 
@@ -165,3 +166,60 @@ def test_a_run_folder_that_cannot_be_written_is_refused_before_the_corpus_is_gen
     assert train(run_dir) == 2
     assert "config.yaml cannot be written" in capsys.readouterr().err
     assert not (folder / "spoken").exists()
+
+
+@serializable
+class SizedSums(Sums):
+    """The same batches, and how many they are, as a schedule in shares of the training needs it."""
+
+    def __len__(self) -> int:
+        return self.batches
+
+
+def rates_in(run_dir) -> list[float]:
+    """After each step, the learning rate of the next one."""
+    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    return [row["learning_rate"] for row in rows if "learning_rate" in row]
+
+
+def rates_after(steps: range, *, final: float, warmup: int, total: int) -> list[float]:
+    """The rates of `WarmupHoldDecay` after so many steps, by its formula."""
+    down = [1 - (1 - final) * min(1, (step - warmup) / (total - warmup)) for step in steps]
+    return [0.01 * ((step + 1) / warmup if step < warmup else down[at]) for at, step in enumerate(steps)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "rates", "said"),
+    [
+        (
+            [],
+            rates_after(range(11, 21), final=0.1, warmup=4, total=20),
+            "The length of the training changed, so WarmupHoldDecay goes on as if it had had its new length from the "
+            "beginning. Steps: warmup 0.2dur = 2 -> 4, total 1dur = 10 -> 20.",
+        ),
+        (
+            ["final=0.5", "total=15", "warmup=3"],
+            rates_after(range(11, 21), final=0.5, warmup=3, total=15),
+            "changed from step 10 on: trainer.scheduler.final: 0.1 -> 0.5",
+        ),
+    ],
+    ids=["more-epochs", "another-schedule"],
+)
+def test_a_run_that_is_continued_for_longer_has_the_rates_of_its_schedule(folder, caplog, changes, rates, said):
+    caplog.set_level("INFO")
+    schedule = "{class: WarmupHoldDecay, warmup: 0.2dur, total: 1dur, final: 0.1}"
+    changed = {
+        "{class: StepLR, step_size: 6, gamma: 0.5}": schedule,
+        "train_data_loader: {class: tiny.Sums}": f"train_data_loader: {{class: {__name__}.SizedSums}}",
+        "- {class: MetricsFile}": "- {class: MetricsFile}\n  - {class: LRMonitor, every: 1ba}",
+    }
+    config = CONFIG
+    for old, new in changed.items():
+        config = config.replace(old, new)
+    (folder / "tiny.yaml").write_text(config)
+    assert train("run") == 0
+    settings = [part for change in changes for part in ("--set", f"trainer.scheduler.{change}")]
+    assert run(["resume", "run", "--set", "trainer.epochs=4", *settings, *IMPORT]) == 0
+    assert said in caplog.text
+    first = rates_after(range(1, 11), final=0.1, warmup=2, total=10)
+    assert rates_in(folder / "run") == pytest.approx([*first, *rates])

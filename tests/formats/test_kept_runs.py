@@ -7,11 +7,13 @@ import re
 import shutil
 from pathlib import Path
 
+import make_run
 import pytest
 import torch
 
 from sonosco_like import load
 from sonosco_like.callbacks import EarlyStopping
+from sonosco_like.cli import run
 from sonosco_like.training import open_run
 
 HERE = Path(__file__).parent
@@ -56,6 +58,22 @@ def test_settings_of_a_kept_run_can_be_changed(kept):
     """Its classes have newer versions now, which is no change of a setting."""
     experiment, step = open_run(kept / "run", ["trainer.clip_grads=4.5"])
     assert (step, experiment.trainer.clip_grads) == (4, 4.5)
+
+
+@pytest.mark.parametrize("form", ["as it was written", "as it would be written now"])
+def test_a_kept_run_is_continued_by_the_command_that_started_it(kept, form, caplog):
+    """`train --resume auto` with the user's own config, of which each run folder has the resolved form only."""
+    config = make_run.CONFIGS[kept.name.removeprefix("run-")]
+    if form != "as it was written":
+        config = re.sub(r"    (vocabulary_size|features): \d+\n", "", config)
+        config = re.sub(r"\n    decoder:", "\n    attention_decoder:", config)
+        config = config.replace("keep_last: 9", "keep_last: 9, monitor: val_loss")
+    Path("kept.yaml").write_text(config)
+    caplog.set_level("INFO")
+    assert run(["train", "--config", "kept.yaml", "--run-dir", "run", "--resume", "auto"]) == 0
+    assert load(kept / "run" / "final").global_step == 9
+    changed = [message for message in caplog.messages if message.startswith("changed from step")]
+    assert len(changed) == (form != "as it was written"), changed
 
 
 def test_the_rows_of_a_kept_run_go_on_where_they_ended(kept):
