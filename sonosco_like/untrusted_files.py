@@ -108,8 +108,8 @@ def refuse_links(folder: Path, names: Iterable[str], except_in: str = "") -> Non
         if stat.S_ISLNK(found.st_mode) and _leads_away(path, folder):
             raise UsageError(
                 f"{path} is a link to {path.readlink()}. Links in a run folder or a corpus are not followed: a link "
-                "that somebody else made could have your own files overwritten or deleted. Put the real file or folder "
-                f"in its place; to keep everything on another disk, make the whole of {folder} a link."
+                "that another person made could have your own files overwritten or deleted. Put the real file or "
+                f"folder in its place; to keep everything on another disk, make the whole of {folder} a link."
             )
         kind = _SPECIAL_KINDS.get(stat.S_IFMT(found.st_mode))
         if kind is not None:

@@ -78,7 +78,7 @@ class ExportForInference(AbstractCallback):
             manifests = getattr(getattr(context.val_data_loader, "dataset", None), "manifests", [None])
             wrong = exporter_named(self.format).write(_require_recogniser(value), place, manifests[0])
             if wrong:
-                logger.warning("%s does not hear what the recogniser hears:\n%s", place, "\n".join(wrong))
+                logger.warning("%s does not have the texts of the recogniser:\n%s", place, "\n".join(wrong))
             return
         if not isinstance(value, TrainedRecogniser):
             logger.warning(

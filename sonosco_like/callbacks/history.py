@@ -18,7 +18,7 @@ from sonosco_like.errors import did_you_mean
 from sonosco_like.events import AbstractCallback, Every, Moment, TrainerContext, epoch_is_over
 from sonosco_like.serialization import serializable, state
 
-MOST_POINTS = 2000  # of a curve in a picture: more cannot be told apart
+MOST_POINTS = 2000  # of a curve in a picture: more cannot be seen as separate points
 
 
 @dataclass(slots=True)

@@ -133,11 +133,11 @@ def evaluate(
     with _hide_skip_warnings():
         if is_manifest(run):
             _refuse_options_of_recognisers(run, against)
-            subject = _judge_texts(evaluator, run, column)
+            subject = _evaluate_texts(evaluator, run, column)
         else:
-            subject = _judge_run(evaluator, run, manifest, column, settings, device, tune_lm)
+            subject = _evaluate_run(evaluator, run, manifest, column, settings, device, tune_lm)
         if against is not None and others is None:
-            others = _judge_others(subject, against, settings, device)
+            others = _evaluate_others(subject, against, settings, device)
     comparison = subject.evaluation.against(others, str(against)) if others is not None else None
     _print(subject, most_worst, comparison)
     files.write(subject, comparison)
@@ -166,7 +166,7 @@ class _Subject:
         return {name: self.evaluation.against(each.results, name) for name, each in others.items()}
 
 
-def _judge_run(
+def _evaluate_run(
     evaluator: ModelEvaluator,
     run: Path,
     manifest: Path | None,
@@ -194,7 +194,7 @@ def _judge_run(
     return _Subject(evaluation, evaluator, manifest, f"{run} on {manifest}", source, tuning=tuning)
 
 
-def _judge_texts(evaluator: ModelEvaluator, manifest: Path, column: str | None) -> _Subject:
+def _evaluate_texts(evaluator: ModelEvaluator, manifest: Path, column: str | None) -> _Subject:
     from sonosco_like.data.tools.predictions import read_predictions
 
     rows = read_predictions(manifest)
@@ -206,7 +206,9 @@ def _judge_texts(evaluator: ModelEvaluator, manifest: Path, column: str | None) 
     return _Subject(evaluation, evaluator, manifest, f"{chosen} of {manifest}", {"column": chosen}, columns)
 
 
-def _judge_others(subject: _Subject, against: Path, settings: DecoderSettings, device: str | None) -> Sequence[Result]:
+def _evaluate_others(
+    subject: _Subject, against: Path, settings: DecoderSettings, device: str | None
+) -> Sequence[Result]:
     from sonosco_like.data.tools.predictions import is_manifest, read_predictions
     from sonosco_like.inference import load_transcriber
     from sonosco_like.progress import show_progress

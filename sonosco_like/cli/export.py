@@ -1,4 +1,4 @@
-"""`sonosco export`: a trained recogniser as a folder for use without this package, proved to hear the same."""
+"""`sonosco export`: a trained recogniser as a folder for use without this package, proved to give the same texts."""
 
 from __future__ import annotations
 
@@ -105,5 +105,5 @@ def _report(exported: Exported, output: Path) -> int:
         click.echo(f"{exported.unreadable} rows of the manifest could not be read, and were not compared.", err=True)
     if exported.agrees:
         return _DONE
-    click.echo("Error: the export does not hear what the recogniser hears; see verification.json.", err=True)
+    click.echo("Error: the texts of the export differ from those of the recogniser; see verification.json.", err=True)
     return _DISAGREES

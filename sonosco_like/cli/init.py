@@ -56,8 +56,9 @@ def init(folder: Path, train: Path, val: Path | None, **options: Any) -> None:
 
     if val is None:
         raise UsageError(
-            f"--val is missing: without recordings that it does not learn from, nobody knows how good a model is. "
-            f"Make train.jsonl and val.jsonl of one manifest with: sonosco data split {train} corpus --by speaker"
+            f"--val is missing: without recordings that the model does not learn from, its error rate cannot "
+            f"be measured. Make train.jsonl and val.jsonl of one manifest with: "
+            f"sonosco data split {train} corpus --by speaker"
         )
     proposal, concerns = write_first_config(folder, train, val, progress=show_progress, **options)
     _print(proposal, concerns)

@@ -1,7 +1,7 @@
 """The scorers of the beam searches: the attention decoder, the CTC output, the words.
 
 Each scorer of an attention beam search gives scores_NV for the next label of every row (END among them). `advance`
-tells which rows continue with which label, `keep` which rows remain when the search leaves out utterances.
+says which rows continue with which label, `keep` which rows remain when the search leaves out utterances.
 
 A word counts when it is complete: at the gap behind it, at the beginning of the next, or at the end of the utterance.
 Only hot words count earlier: every letter of the beginning of a hot word earns its share of the bonus, which is taken

@@ -36,9 +36,9 @@ class Moment:
 
 
 class Stop(Exception):  # noqa: N818  (not an error: an end that was asked for)
-    """Raised by a callback to end the training, or only the epoch or the batch, once every callback heard the event.
+    """Raised by a callback to end the training, or only the epoch or the batch.
 
-    Outside an epoch there is nothing smaller to end: there any scope ends the training.
+    It takes effect once every callback was called for the event. Outside of an epoch any scope ends the training.
     """
 
     def __init__(self, reason: str = "", scope: Scope = "training") -> None:
@@ -54,8 +54,8 @@ class Stop(Exception):  # noqa: N818  (not an error: an end that was asked for)
 class AbstractCallback(ABC):
     """Listens to a run. Decorate your own with `@serializable`, so that it is saved with the run.
 
-    Override `__call__` to hear the end of every batch, `on_<event>(moment)` for any other event, or `on_event(moment)`
-    for all. Callbacks hear an event in the order of their `order`, then of the list they are in. `ranks` are the
+    Override `__call__` for the end of every batch, `on_<event>(moment)` for any other event, or `on_event(moment)`
+    for all. Callbacks are called in the order of their `order`, then of the list they are in. `ranks` are the
     processes of a distributed run in which it listens. `on_failure` says what an exception in it means: the end of the
     run (`raise`), a warning (`warn`), or a warning after which it is not called any more (`disable`).
     """

@@ -1,7 +1,7 @@
 """Lengths of training as people write them (`10ep`, `2000ba`, `90min`, `0.5dur`), and intervals (`every: 100ba`).
 
 The whole training, of which `0.5dur` is a share, ends with `epochs` or `max_duration`, whichever comes first. A
-`max_duration` in time does not count: nobody knows beforehand in which batch it ends.
+`max_duration` in time does not count, because its last batch is not known beforehand.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class TrainingLength:
     limit: Duration | None = None
 
     def steps_of(self, duration: Duration) -> int:
-        """The steps of the optimizer in a duration. Raises UsageError for one that nobody can know beforehand."""
+        """The steps of the optimizer in a duration. Raises UsageError for one that is not known beforehand."""
         if duration.unit == "dur":
             return math.floor(duration.value * self.steps + ROUNDING)
         return self._steps_in(self._batches_in(duration))

@@ -16,7 +16,7 @@ class Event(str, Enum):
     """The points of a run, in the order of this loop. A stage is a method of the trainer; it has a start and an end.
 
     ```
-    init                                       heard by the trainer's own hooks only
+    init                                       only the trainer's own hooks are called
     build_model, build_optimizer,
     build_scheduler                            _start and _end, as all that follow
     attach                                     the callback learns whom it listens to
@@ -51,7 +51,7 @@ class Event(str, Enum):
     | is stopped (`raise Stop`, `stop_training()`) | all so far | of every stage under way | - | yes |
     | fails | all so far | of the stages that were done | yes | yes |
 
-    Every listener hears an event before a Stop or an error of one of them takes effect.
+    Every listener is called for an event before a Stop or an error of one of them takes effect.
 
     `log` carries named values to the callbacks that write them. `error` comes when an exception ends the run.
     """

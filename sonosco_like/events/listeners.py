@@ -99,7 +99,7 @@ class Listeners:
         self._before, self._not_before = function, except_at
         self._take(self.hooks)
 
-    def hears(self, event: str) -> bool:
+    def has_listener(self, event: str) -> bool:
         """Whether an event has listeners."""
         return event in self.hooks
 

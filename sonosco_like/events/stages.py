@@ -146,11 +146,11 @@ def wrap_overridden_stages(host: Any, hooks: Hooks) -> None:
     for attribute, names in _staged_methods(type(host)).items():
         if _is_ours(vars(host).get(attribute)):
             _restore(host, attribute)
-        heard = [name for name in names if f"{name}_start" in hooks or f"{name}_end" in hooks]
-        if heard and _is_overridden(host, attribute, names):
+        with_hooks = [name for name in names if f"{name}_start" in hooks or f"{name}_end" in hooks]
+        if with_hooks and _is_overridden(host, attribute, names):
             own = vars(host).get(attribute)
             call = functools.partial(_call_own, own) if own is not None else _method_of(type(host), attribute)
-            for name in reversed(heard):
+            for name in reversed(with_hooks):
                 call = _stage_around(name, _signature(host, attribute), call, own)
             setattr(host, attribute, MethodType(call, host))
 

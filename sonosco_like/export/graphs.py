@@ -110,7 +110,7 @@ class DecoderExample:
     @classmethod
     @torch.no_grad()
     def of(cls, model: Any, encoded_BSD: Tensor, lengths_B: Tensor) -> DecoderExample:
-        """The state at the start; one step tells what a step changes."""
+        """The state at the start; one step shows what a step changes."""
         before = model.attention_decoder.start(encoded_BSD, lengths_B)
         _, _, after = model.attention_decoder.step(torch.full_like(lengths_B, START), before)
         first, second = tensors_of(before), tensors_of(after)

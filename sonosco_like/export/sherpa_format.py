@@ -83,7 +83,7 @@ class SherpaFormat(OnnxFormat):
         package = importlib.import_module("sherpa_onnx")
         name = "model.onnx" if graph.exact else "model.int8.onnx"
         features = self.recogniser.features
-        heard = package.OfflineRecognizer.from_zipformer_ctc(
+        transcriber = package.OfflineRecognizer.from_zipformer_ctc(
             model=str(folder / name),
             tokens=str(folder / TOKENS),
             sample_rate=features.sample_rate,
@@ -93,9 +93,9 @@ class SherpaFormat(OnnxFormat):
         def texts(waveforms: Any) -> list[str]:
             streams = []
             for waveform_N in waveforms:
-                streams.append(heard.create_stream())
+                streams.append(transcriber.create_stream())
                 streams[-1].accept_waveform(features.sample_rate, waveform_N)
-            heard.decode_streams(streams)
+            transcriber.decode_streams(streams)
             return [str(stream.result.text) for stream in streams]
 
         def numbers(waveform_N: NDArray[np.float32]) -> Numbers:

@@ -54,7 +54,7 @@ class Recogniser:
         """The text of a recording; a long one is cut where it is quietest."""
         if sample_rate != self.sample_rate:
             raise ValueError(
-                f"The recogniser hears {self.sample_rate} samples per second, and got {sample_rate}. Convert the "
+                f"The recogniser takes {self.sample_rate} samples per second, and got {sample_rate}. Convert the "
                 f"recording, for example with: ffmpeg -i OLD -ar {self.sample_rate} -ac 1 NEW.wav"
             )
         pieces = cut(np.asarray(samples, dtype=np.float32), sample_rate, float(self.metadata["longest"]))

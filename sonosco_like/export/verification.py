@@ -1,6 +1,6 @@
-"""The proof of an export: every utterance of a manifest, heard by the recogniser and by what was written.
+"""The proof of an export: every utterance of a manifest, transcribed by the recogniser and by what was written.
 
-The result is `verification.json` beside the graphs. Where texts differ, the numbers of the first such utterance tell
+The result is `verification.json` beside the graphs. Where texts differ, the numbers of the first such utterance show
 which part is the cause: the features, the encoder or the search.
 """
 
@@ -31,7 +31,7 @@ _MOST_LISTED = 5
 
 
 @dataclass(frozen=True)
-class HeardUtterance:
+class ComparedUtterance:
     """An utterance with its reference, and its texts by the recogniser and by each runner."""
 
     id: str
@@ -91,22 +91,22 @@ class Comparison:
 def compare(written: ExportFormat, folder: Path, manifest: Path, progress: Progress) -> tuple[list[Comparison], int]:
     """(a comparison for each runner of a folder, how many rows of the manifest could not be read)."""
     runners = written.runners(folder)
-    heard, unreadable = [], 0
+    utterances, unreadable = [], 0
     rows = list(Manifest.read(manifest))
     with progress("verifying", len(rows), "utterances") as advance:
         for batch in _batches(rows, written.recogniser):
             unreadable += batch.unreadable
-            heard += _hear(batch, written.recogniser, runners)
+            utterances += _transcribe(batch, written.recogniser, runners)
             advance(len(batch.waveforms) + batch.unreadable)
-    if not heard:
+    if not utterances:
         raise UsageError(f"None of the {len(rows)} utterances of {manifest} can be read, so nothing can be verified.")
     by_id = {row.id: row for row in rows}
     found = []
     for number, runner in enumerate(runners):
-        differing = [each for each in heard if each.ours != each.theirs[number]]
-        probed = by_id[(differing or heard)[0].id]
+        differing = [each for each in utterances if each.ours != each.theirs[number]]
+        probed = by_id[(differing or utterances)[0].id]
         waveform_N = _load(probed, written.recogniser.features.sample_rate)
-        found.append(_compare(written, runner, number, heard, differing, waveform_N))
+        found.append(_compare(written, runner, number, utterances, differing, waveform_N))
     return found, unreadable
 
 
@@ -140,14 +140,14 @@ def _load(row: Any, sample_rate: int) -> NDArray[np.float32]:
     return waveform_N
 
 
-def _hear(batch: _Batch, recogniser: TrainedRecogniser, runners: list[Runner]) -> list[HeardUtterance]:
+def _transcribe(batch: _Batch, recogniser: TrainedRecogniser, runners: list[Runner]) -> list[ComparedUtterance]:
     if not batch.waveforms:
         return []
     hypotheses = recogniser.decode(recogniser.batch([torch.from_numpy(each) for each in batch.waveforms]))
     silent = [float(np.abs(each).max()) <= _SILENT for each in batch.waveforms]
     ours = ["" if quiet else _plain(each[0].text) for quiet, each in zip(silent, hypotheses, strict=True)]
     theirs = zip(*(map(_plain, runner.texts(batch.waveforms)) for runner in runners), strict=True)
-    return list(map(HeardUtterance, batch.ids, batch.references, ours, theirs))
+    return list(map(ComparedUtterance, batch.ids, batch.references, ours, theirs))
 
 
 def _plain(text: str) -> str:
@@ -158,19 +158,19 @@ def _compare(
     written: ExportFormat,
     runner: Runner,
     number: int,
-    heard: list[HeardUtterance],
-    differing: list[HeardUtterance],
+    utterances: list[ComparedUtterance],
+    differing: list[ComparedUtterance],
     probed_N: NDArray[np.float32],
 ) -> Comparison:
-    references = [each.reference for each in heard]
+    references = [each.reference for each in utterances]
     expected = written.expected_numbers(probed_N)
     distances = _distances(expected, runner.numbers(probed_N))
     return Comparison(
         runner.name,
         runner.exact,
-        len(heard),
-        count_word_errors(references, [each.ours for each in heard]),
-        count_word_errors(references, [each.theirs[number] for each in heard]),
+        len(utterances),
+        count_word_errors(references, [each.ours for each in utterances]),
+        count_word_errors(references, [each.theirs[number] for each in utterances]),
         [
             {"id": each.id, "reference": each.reference, "ours": each.ours, "exported": each.theirs[number]}
             for each in differing

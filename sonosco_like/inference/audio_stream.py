@@ -141,7 +141,7 @@ OVERLAP = 2.0  # seconds that two chunks share if there is no pause between them
 _FRAME = 0.01
 _SHORTEST_PAUSE, _LONG_PAUSE = 0.12, 0.4  # seconds: between two words, between two phrases
 _EARLIEST = 0.3  # share of the longest chunk; a cut before it would give too many chunks
-_CONTRAST = 10.0  # dB between loud and quiet; with less, pauses cannot be told from speech
+_CONTRAST = 10.0  # dB between loud and quiet; with less, pauses cannot be separated from speech
 _RANGE = 60.0  # dB; whatever is further below the loud level counts as equally quiet
 _INAUDIBLE = 1e-4  # a chunk without a sample above this is silent
 

@@ -112,7 +112,7 @@ _OF_DATASET = ("features", "normalization", "tokenizer", "cleaner", "max_duratio
 class TrainedRecogniser:
     """Features, normalization, model, decoder and tokenizer, in the order in which they are used.
 
-    `weights` tells which weights the model has: the `last` ones of the training, or their moving average (`averaged`).
+    `weights` says which weights the model has: the `last` ones of the training, or their moving average (`averaged`).
     `max_duration` is the length in seconds of the longest utterance in the training. `source` is the folder from which
     it was loaded.
     """

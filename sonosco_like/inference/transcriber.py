@@ -67,7 +67,7 @@ class WaveformTranscriber(ABC):
     """From recordings to transcripts, with whatever finds the hypotheses of a batch of waveforms.
 
     Recordings of more than `longest` seconds are cut at pauses, and where there are none into chunks that share
-    `overlap` seconds. `batch_seconds` limits the audio in one batch of the model. `model` tells which outputs there are
+    `overlap` seconds. `batch_seconds` limits the audio in one batch of the model. `model` says which outputs there are
     to decode, and `about` what the model is.
     """
 
@@ -131,7 +131,7 @@ class WaveformTranscriber(ABC):
         yield _QueuedChunk(recording.name, failure=failure)
 
     def _recognise(self, queue: Iterable[_QueuedChunk]) -> Iterator[StreamItem]:
-        """Segments in order; each is held back until the next chunk tells whether they overlap."""
+        """Segments in order; each is held back until the next chunk shows whether they overlap."""
         held: Segment | None = None
         for queued, hypotheses in in_batches(queue, lambda each: each.seconds, self._decode, self.batch_seconds):
             if queued.chunk is None:

@@ -45,7 +45,7 @@ def shift_relative(scores_BHTP: Tensor) -> Tensor:
 
 
 class RelativeAttention(nn.Module):
-    """Multi-head self-attention that knows how far apart two frames are, not where they are (Dai et al. 2019).
+    """Multi-head self-attention that uses the distance of two frames, not their positions (Dai et al. 2019).
 
     Its output is almost zero at first: at full strength the untrained attention adds the same mean of the whole
     utterance to every frame, and on small data CTC then finds no alignment (`docs/models.md` has the numbers).

@@ -155,7 +155,7 @@ class TDSEncoder(Encoder):
 
     @property
     def receptive_field(self) -> int:
-        """Input frames that one encoded frame can depend on, apart from normalisation."""
+        """Input frames that one encoded frame can depend on, without the effect of normalisation."""
         frames, reduction = 1, 1
         for group in self.groups:
             frames += (group.kernel - 1) * reduction

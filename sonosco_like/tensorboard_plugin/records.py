@@ -20,7 +20,7 @@ _MOST_BYTES = 1 << 26  # what one part may grow to when it is unpacked
 
 
 class UnreadableError(Exception):
-    """A record is damaged or of another format; the message tells why."""
+    """A record is damaged or of another format; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from sonosco_like.serialization import is_state, load
 from sonosco_like.training.batches import describe_batch
 from sonosco_like.training.randomness import generator_states, restore_generators
 
-# Events after which nothing is undone: all listeners have heard them, or the weights have changed.
+# Events after which nothing is undone: all listeners were called for them, or the weights have changed.
 _FINAL = {
     "attach", "batch_end", "checkpoint_end", "checkpoint_start", "error", "optimizer_step_end", "training_end",
     "training_start",
@@ -31,8 +31,8 @@ class Undo:
     """Restores the measures, and the states of all listeners, of the last good moment.
 
     A run that continues from that moment fires the later events again. The state of a listener is copied before it
-    hears its first event after the moment, so that other listeners cost nothing. A listener with much state can have a
-    method `remember_state`: it returns a function that restores the state of now.
+    is called for its first event after the moment, so that other listeners cost nothing. A listener with much state can
+    have a method `remember_state`, which returns a function that restores the present state.
     """
 
     def __init__(self, trainer: Any) -> None:

@@ -31,7 +31,7 @@ class InitialWeights:
     pattern of `leave_out` stay as the seed drew them. `rename` maps prefixes of names in the checkpoint to prefixes of
     names in the model: `{listener.: encoder.}`.
 
-    With `validate` the model is validated before the first step, so that the log can tell whether the training makes it
+    With `validate` the model is validated before the first step, so that the log can say whether the training makes it
     better or worse. This is left out for an output layer that was drawn from the seed.
     """
 

@@ -93,7 +93,7 @@ def inspect_experiment(
         if usable["train"] and (schedule := describe_schedule(trainer)):
             found.add("training", "schedule", schedule)
     with found.attempt():
-        trainer.callbacks = []  # no callback hears the trial, so none writes a file
+        trainer.callbacks = []  # no callback is called in the trial, so none writes a file
         trainer.parts.build()
         _describe_groups(trainer.optimizer, found)
         if (
@@ -129,7 +129,7 @@ def _describe_model(trainer: ModelTrainer, found: Inspection) -> None:
 
 
 def _describe_initial_weights(experiment: Experiment, found: Inspection) -> bool:
-    """Whether the model has the weights that it is to begin with, so that a trial of it tells something."""
+    """Whether the model has the weights that it is to begin with, so that a trial of it is useful."""
     if experiment.init_from is None:
         return True
     problems = len(found.problems)

@@ -144,7 +144,7 @@ class Validator:
     """Evaluates the model of a trainer. It owns the predictions of this step: each is computed once for all who ask.
 
     The stages (`forward`, `compute_loss`, `predict_batch`, `validate_batch`) are methods of the trainer, so that they
-    can be heard and overridden.
+    can have listeners and be overridden.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -164,7 +164,7 @@ class Validator:
             self._predictions = []
 
     def weight_of(self, batch: Any) -> Tensor | float:
-        """What the mean loss of a batch was taken over; how to tell is found out once for each loss."""
+        """What the mean loss of a batch was taken over; the way to find it is chosen once for each loss."""
         loss = self._trainer.loss
         if loss is not self._weighed_loss:
             self._weighed_loss, self._weigh = loss, weighing_of(loss)

@@ -128,8 +128,8 @@ class UntouchedModel:
     def measure(self) -> None:
         """Validate the model, and log its measures as those of step 0.
 
-        No callback hears this validation but for the log, and no random generator moves: the training is the same
-        without it. A run that continues has the measures already.
+        Callbacks are called for the log only, and no random generator moves: the training is the same without this
+        validation. A run that continues has the measures already.
         """
         trainer = self._trainer
         if not self.is_wanted or self.measures or trainer.global_step or not trainer.validation_sets:

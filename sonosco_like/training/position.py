@@ -27,7 +27,7 @@ class Position:
     | fetching | it is awaited |
     | training | the loader gave it; a failure takes it back |
     | counted | the weights may have changed by it; its validation and its end are still due |
-    | complete | every callback heard its end |
+    | complete | every callback was called for its end |
     | read | there is no such batch: the epoch has no more data |
     """
 
@@ -170,7 +170,7 @@ class ValidationInterval:
             )
 
     def count(self, batches_of: Callable[[Duration], int]) -> None:
-        """Turn a share of the training into batches. Raises UsageError if nobody knows how many they are."""
+        """Turn a share of the training into batches. Raises UsageError if their number is not known."""
         if self._every is None or self._every.unit != "dur":
             return
         try:

@@ -241,8 +241,8 @@ class TrialTimes:
     @property
     def epoch(self) -> float:
         """Seconds of an epoch of training; workers load while the model computes."""
-        apart = self.loading / self.workers if self.workers else 0.0
-        step = max(self.step, apart) if self.workers else self.step + self.loading
+        loading = self.loading / self.workers if self.workers else 0.0
+        step = max(self.step, loading) if self.workers else self.step + self.loading
         return step * self.batches_per_epoch * _OVERHEAD
 
 
@@ -255,7 +255,7 @@ def next_smaller(proposal: Proposal, times: TrialTimes) -> Proposal | None:
     passes = proposal.minutes * 60 / times.epoch
     if passes < _FEWEST_PASSES and proposal.size != "small":
         smaller = SIZES[SIZES.index(proposal.size) - 1]
-        why = f"{smaller}: the {proposal.size} one has time to hear the data only {passes:.2g} times"
+        why = f"{smaller}: the {proposal.size} one has time for only {passes:.2g} passes over the data"
         return replace(proposal, size=smaller).explain(size=why)
     return None
 

@@ -184,13 +184,13 @@ def _augmentation(proposal: Proposal) -> str:
         factors, masks = "[0.8, 0.9, 1.0, 1.1, 1.2]", "frequency_width: 12, time_width: 20, time_share: 0.1"
     else:
         factors, masks = "[0.9, 1.0, 1.1]", "frequency_width: 27, time_width: 60, time_share: 0.1"
-    heard = (
-        f"each recording is heard {proposal.epochs} times, never twice the same"
+    repeats = (
+        f"each recording is used {proposal.epochs} times, each time in another form"
         if proposal.epochs > 1
         else "of each recording"
     )
     return f"""\
-      waveform_augmentations:  # {heard}
+      waveform_augmentations:  # {repeats}
       - {{class: SpeedPerturbation, factors: {factors}}}
       feature_augmentations:
       - {{class: SpecAugment, {masks}}}

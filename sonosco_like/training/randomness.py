@@ -43,11 +43,12 @@ class _CachedState:
     """A global generator whose state is copied only if the generator has moved since the last copy.
 
     Copying the state of Python's or NumPy's generator takes as long as a small training step. Comparing the memory of
-    its objects takes a hundredth of that. The memory is only read, and only where a trial showed that it tells.
+    its objects takes a hundredth of that. The memory is only read, and only if a trial showed that it
+    changes with each draw.
     """
 
     def __init__(self, watch: Callable[[], Callable[[], Any] | None], copy_state: Callable[[], Any]) -> None:
-        """`watch` makes a function that looks at the memory; none, where the memory does not tell."""
+        """`watch` makes a function that looks at the memory; none if the memory does not show it."""
         self._watch, self._copy_state = watch, copy_state
         self._look: Callable[[], Any] | None = None
         self._seen: Any = None
@@ -142,7 +143,7 @@ _has_cuda = functools.cache(torch.cuda.is_available)  # it looks for devices eac
 
 
 def have_moved(before: tuple[Tensor, Any, Any]) -> bool:
-    """Whether a generator of the CPU has moved since `cpu_states`; also if only a copy of its state could tell."""
+    """Whether a generator of the CPU has moved since `cpu_states`; True also if only a copy could show it."""
     after = cpu_states()
     return (
         after[1] is not before[1]

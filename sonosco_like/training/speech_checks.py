@@ -145,7 +145,7 @@ def try_buckets(trainer: Any) -> Iterator[Trial]:
     """Train on the largest batch of each length bucket, short to long, until one does not fit.
 
     The last trial is then that of the batch which needs most memory, and was not tried. Before a batch that might not
-    fit a part of it is tried, so that the system need not kill the process to tell.
+    fit a part of it is tried, so that the system does not kill the process.
     """
     loader = trainer.train_data_loader
     meter = MemoryMeter(trainer.parts.device)
@@ -256,7 +256,7 @@ def try_largest_first(trainer: Any) -> None:
     """At the start of a run: train on the largest batch, and take everything back.
 
     What does not fit fails now, and not at the end of the first epoch. Nothing of the run changes: generators, buffers
-    and states are as before, and no callback hears it. A batch that fails for another reason fails again in its place.
+    and states are as before, and no callback is called. A batch that fails for another reason fails again in its place.
     """
     loader, model = trainer.train_data_loader, trainer.parts.model
     if not isinstance(loader, AudioDataLoader):

@@ -181,7 +181,7 @@ class ModelTrainer:
 
     def log(self, values: Mapping[str, Any]) -> None:
         """Log named values at the present step; inside a batch, at the step of its end."""
-        if self.listeners.hears(Event.LOG.value):
+        if self.listeners.has_listener(Event.LOG.value):
             step = self.global_step + self.position.is_in_batch
             self.listeners.fire(Event.LOG.value, values=dict(values), epoch=self.epoch, step=step)
 

@@ -84,7 +84,7 @@ def test_texts_that_differ_are_exit_code_1_and_the_result_is_kept(digits, tmp_pa
     assert _report(exported, tmp_path / "exported") == 1
     captured = capsys.readouterr()
     assert "They part in the encoder" in captured.out
-    assert "does not hear what the recogniser hears" in captured.err
+    assert "the texts of the export differ from those of the recogniser" in captured.err
     assert not json.loads((tmp_path / "exported" / "verification.json").read_text())["agrees"]
 
 

@@ -1,4 +1,4 @@
-"""An export that does not hear the same is found out, and the part that is the cause is named."""
+"""An export that does not give the same texts is found out, and the part that is the cause is named."""
 
 from __future__ import annotations
 

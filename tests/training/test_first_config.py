@@ -91,7 +91,7 @@ def test_a_larger_model_is_for_more_hours_and_not_for_a_cpu_or_too_little_time()
     assert proposal(500, LAPTOP).size == "medium"
     smaller = next_smaller(proposal(500, SERVER), times(epoch=1000.0))
     assert smaller.size == "medium"
-    assert "1.8 times" in smaller.reasons["size"]
+    assert "only 1.8 passes" in smaller.reasons["size"]
     assert next_smaller(proposal(1, LAPTOP), times(epoch=1e6)) is None
 
 

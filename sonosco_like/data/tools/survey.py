@@ -108,7 +108,7 @@ def _choose_case(raw: Counter[str]) -> tuple[Literal["lower", "keep"], str]:
         return "lower", "lower; but these texts know a dotless i, and `I` becomes `i`: write them in lower case first"
     if not upper:
         return "lower", "lower, as all texts are already"
-    return "lower", f"lower: case cannot be heard ({upper / (upper + lower):.0%} of the letters are upper case)"
+    return "lower", f"lower: speech has no case ({upper / (upper + lower):.0%} of the letters are upper case)"
 
 
 @dataclass
@@ -243,7 +243,7 @@ def _speaker_concerns(train: SetSurvey, val: SetSurvey) -> Iterator[str]:
         )
     elif not train.speakers or not val.speakers:
         yield (
-            "The manifests do not name speakers, so nobody knows whether validation has other voices than training. "
+            "The manifests do not name speakers, so it is not known whether validation has other voices than training. "
             "`sonosco data manifest --speaker` takes them from the paths."
         )
     elif len(train.speakers) < _FEW:
@@ -270,8 +270,8 @@ def _text_concerns(survey: Survey) -> Iterator[str]:
         yield f"{writing.empty:,} of {writing.texts:,} texts of training are empty. Write them, or remove these rows."
     if writing.with_digits:
         yield (
-            f"{writing.with_digits:,} of {writing.texts:,} texts have numbers in digits. Write them as words: nobody "
-            "can hear whether 42 or forty-two was typed."
+            f"{writing.with_digits:,} of {writing.texts:,} texts have numbers in digits. Write them as words: a "
+            "recording does not show whether 42 or forty-two was written."
         )
     rare = sorted(each for each, count in writing.characters.items() if count < _FEW)
     if rare:

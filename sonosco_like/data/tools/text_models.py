@@ -181,7 +181,7 @@ def _adjusted_counts(corpus: _Corpus, orders: Sequence[_NGrams]) -> list[Ints]:
 
 
 def _discounts(counts_N: Ints) -> tuple[Floats, bool]:
-    """(what is taken off a count of 0, 1, 2, and 3 or more; whether that is assumed, since the counts do not tell)."""
+    """(what is taken off a count of 0, 1, 2, and 3 or more; whether that is assumed and not computed)."""
     n1, n2, n3, n4 = (int((counts_N == count).sum()) for count in (1, 2, 3, 4))
     if min(n1, n2, n3, n4) > 0:
         share = n1 / (n1 + 2 * n2)

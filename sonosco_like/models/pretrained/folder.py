@@ -1,6 +1,6 @@
 """A folder of foreign weights as the Hugging Face hub has it: `config.json`, and tensors as safetensors.
 
-The folder is from a stranger. Nothing in it can run: JSON and safetensors hold numbers and texts only. Files that would
+The folder is not trusted. Nothing in it can run: JSON and safetensors hold numbers and texts only. Files that would
 have to be unpickled are refused.
 """
 
