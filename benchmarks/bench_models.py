@@ -2,8 +2,8 @@
 
 The floor is one bidirectional `nn.LSTM` layer of 192 units over every fourth frame, which knows nothing of padding.
 torchaudio's Conformer and, if it is installed, SpeechBrain's CRDNN stand beside ours. A second table has the ways to
-run a bidirectional LSTM over a padded batch. Run with `python benchmarks/bench_models.py`; one thread, repeats
-interleaved, the fastest of each counts.
+run a bidirectional LSTM over a padded batch, a third the encoder of Whisper with and without padding to 30 s. Run with
+`python benchmarks/bench_models.py`; one thread, repeats interleaved, the fastest of each counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.results import Row, report
 from benchmarks.timing import turns
-from sonosco_like.models import LAS, TDS, Conformer, DeepSpeech2, Recogniser
+from sonosco_like.models import LAS, TDS, Conformer, DeepSpeech2, Recogniser, WhisperEncoder
 from sonosco_like.models.layers import Bidirectional
 from sonosco_like.records import Batch
 from sonosco_like.torchaudio_import import import_torchaudio
@@ -110,6 +110,18 @@ def bidirectional_runs(frames: int, size: int, hidden_size: int) -> dict[str, Ru
     }
 
 
+def whisper_runs() -> dict[str, Run]:
+    """The encoder of whisper-tiny on four utterances of four seconds, and on the same filled to 30 s."""
+    encoder = WhisperEncoder()
+    encoder.build(80)
+
+    def run(frames: int) -> Run:
+        features_BTF, lengths_B = torch.randn(4, frames, 80), torch.full((4,), frames)
+        return lambda: encoder(features_BTF, lengths_B)[0].mean()
+
+    return {"positions cut to the length": run(FRAMES), "padded to 30 s": run(3000)}
+
+
 def measure(runs: dict[str, Run]) -> dict[str, float]:
     """The fastest CPU seconds of each, forward and backward, taken in turns."""
     best = dict.fromkeys(runs, float("inf"))
@@ -133,7 +145,7 @@ def print_table(title: str, seconds: dict[str, float], audio: float | None = Non
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print all tables."""
     torch.set_num_threads(1)
     batch = make_batch()
     runs = {"nn.LSTM, one layer (floor)": floor(batch)}
@@ -146,6 +158,7 @@ def main() -> None:
         print_table(
             f"bidirectional LSTM, {shape[0]} frames, {shape[1]} -> {shape[2]}", measure(bidirectional_runs(*shape))
         )
+    print_table("WhisperEncoder, utterances of 4 s", measure(whisper_runs()))
 
 
 if __name__ == "__main__":

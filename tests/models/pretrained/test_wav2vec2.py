@@ -91,6 +91,19 @@ def test_an_utterance_has_the_same_output_alone_and_in_a_batch(pair):
             assert together_BSD[row, lengths_B[row] :].abs().sum() == 0
 
 
+@pytest.mark.parametrize(("norm", "largest"), [("layer", (0.0, 1e-4)), ("group", (0.1, 9.0))])
+def test_padding_changes_the_reference_where_it_does_not_change_ours(norm, largest):
+    """What docs/fine-tuning.md says: with a group norm, the reference hears an utterance in a batch as another one."""
+    reference = wav2vec2(feat_extract_norm=norm)
+    samples_BN = waveforms(3000, 1700)
+    with torch.no_grad():
+        alone_1SD = reference(samples_BN[1:, :1700]).last_hidden_state
+        mask_BN = torch.arange(3000) < torch.tensor([[3000], [1700]])
+        together_BSD = reference(samples_BN, attention_mask=mask_BN.long()).last_hidden_state
+    difference = (together_BSD[1, : alone_1SD.shape[1]] - alone_1SD[0]).abs().max()
+    assert largest[0] <= difference <= largest[1]
+
+
 def test_lengths_are_known_before_the_encoder_runs():
     encoder = Wav2Vec2Encoder()
     assert encoder.least_samples == 400
