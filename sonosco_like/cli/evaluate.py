@@ -297,7 +297,7 @@ def _print(subject: _Subject, most_worst: int, comparison: Comparison | None) ->
 
 @dataclass(frozen=True)
 class _Files:
-    """The files to write, each of them if it is named."""
+    """The files to write; those that are not named are None."""
 
     json: Path | None
     html: Path | None
@@ -305,7 +305,7 @@ class _Files:
     pred_text: Path | None
 
     def check(self, force: bool, *inputs: Path | None) -> None:
-        """Refuse, before the long work, what could not be written after it, or would destroy what is read."""
+        """Refuse, before the long work, files that cannot be written, and files that are read as well."""
         from sonosco_like.data.tools.files import check_writable, claim_file
 
         results = [path for path in (self.json, self.html, self.errors) if path is not None]

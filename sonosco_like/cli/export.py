@@ -1,4 +1,4 @@
-"""`sonosco export`: a trained recogniser as a folder for use without this package, proved to give the same texts."""
+"""`sonosco export`: a trained recogniser as a folder for use without this package, verified to give the same texts."""
 
 from __future__ import annotations
 

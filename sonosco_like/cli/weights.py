@@ -1,4 +1,4 @@
-"""`sonosco weights`: what a folder of foreign weights holds, and the encoder of ours that it fits."""
+"""`sonosco weights`: what a folder of foreign weights holds, and which of our encoders it fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An evaluation as tables for a terminal, as clear without colours as with them."""
+"""An evaluation as tables for a terminal, which can be read without colours too."""
 
 from __future__ import annotations
 

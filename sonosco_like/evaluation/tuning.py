@@ -133,7 +133,7 @@ def _neighbours(weights: Weights, steps: Weights) -> list[Weights]:
 
 
 class _Outputs:
-    """A recogniser that keeps what its model made of the data, so that it can be decoded again and again."""
+    """A recogniser that keeps the outputs of its model, so that they can be decoded several times."""
 
     def __init__(self, recogniser: TrainedRecogniser, loader: Iterable[Batch], progress: Progress) -> None:
         self.recogniser, self.decoder = recogniser, recogniser.decoder

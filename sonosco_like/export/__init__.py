@@ -1,4 +1,4 @@
-"""A trained recogniser as a file for use without this package: ONNX, sherpa-onnx, torch.export, each proved.
+"""Export of a trained recogniser for use without this package: ONNX, sherpa-onnx and torch.export, each verified.
 
 `sonosco_like.export(run, ...)` is the function of that name, whether this package was imported before or not.
 """

@@ -1,4 +1,4 @@
-"""What an exported folder says about itself: the metadata of its graphs, its symbols, and its search."""
+"""The description of an exported folder: the metadata of its graphs, its symbols, and its search."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OF_BEAM = (
 
 
 def exportable_decoder(decoder: Decoder) -> tuple[Decoder, str]:
-    """The decoder with what an exported folder can do, and a sentence about what it cannot; empty if it can do all."""
+    """The decoder with the settings that an exported folder supports, and a sentence about the others, if any."""
     if isinstance(decoder, CTCBeamDecoder):
         return GreedyCTCDecoder(), (
             "The exported folder decodes greedily: the beam search over CTC, with its language model and hot words, "
@@ -60,7 +60,7 @@ def search_settings(decoder: Decoder) -> dict[str, Any]:
 
 
 def decoder_of_search(settings: dict[str, Any]) -> Decoder:
-    """The decoder with which `search_settings` wrote these."""
+    """The decoder from which `search_settings` made these settings."""
     kind, own = settings["kind"], {name: value for name, value in settings.items() if name != "kind"}
     if kind == ATTENTION_BEAM:
         return AttentionBeamDecoder(**own)

@@ -1,4 +1,4 @@
-"""The export of a recogniser to a folder, with its proof."""
+"""The export of a recogniser to a folder, and its verification."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _VALIDATION = "val_data_loader.dataset.manifest"
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: the folder, the comparisons that prove it, and sentences about what the export is not."""
+    """The result of an export: the folder, the comparisons that verify it, and notes about its limits."""
 
     folder: Path
     comparisons: list[Comparison] = field(default_factory=list)
@@ -62,7 +62,7 @@ def export(
     overwrite: bool = False,
     progress: Progress = no_progress,
 ) -> Exported:
-    """Write a trained recogniser to the folder `output`, for use without this package, and prove that it is the same.
+    """Write a trained recogniser to the folder `output`, for use without this package, and verify its texts.
 
         exported = sonosco_like.export("runs/digits", "digits-onnx", "onnx", verify="test.jsonl")
         assert exported.agrees
@@ -100,13 +100,13 @@ class FormatExporter:
     name: FormatName
 
     def check(self, recogniser: TrainedRecogniser) -> None:
-        """Refuse a recogniser that this format has no place for, before it is trained."""
+        """Refuse a recogniser that this format cannot represent, before it is trained."""
         kind = FORMATS[self.name]
         require_packages(*kind.packages)
         _prepare(copy.copy(recogniser), kind, ExportSettings(), None)
 
     def write(self, recogniser: TrainedRecogniser, folder: Path, manifest: Path | None) -> list[str]:
-        """Write and verify the folder; the lines of what does not agree."""
+        """Write and verify the folder; returns a line for each difference."""
         exported = export(recogniser, folder, self.name, verify=manifest or False, overwrite=True)
         return [line for each in exported.comparisons if not each.agrees for line in each.lines()]
 

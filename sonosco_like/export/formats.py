@@ -1,4 +1,4 @@
-"""The interface of a format: what it refuses, what it writes, and how what was written is run to prove it."""
+"""The interface of a format: what it refuses, what it writes, and how the written files are run to verify them."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class Runner:
 
 
 class ExportFormat(ABC):
-    """One way to write a recogniser. `notes` are sentences about what the export is not.
+    """One way to write a recogniser. `notes` are sentences about the limits of the export.
 
-    `packages` must be installed; `output` is the only output of a model that the format has a place for.
+    `packages` must be installed; `output` is the only output of a model that the format can represent.
     """
 
     packages: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class ExportFormat(ABC):
 
     @classmethod
     def check(cls, recogniser: TrainedRecogniser) -> None:
-        """Refuse a recogniser that this format has no place for."""
+        """Refuse a recogniser that this format cannot represent."""
 
     @abstractmethod
     def write(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A recogniser as functions of plain tensors, which ONNX and `torch.export` can take away.
+"""A recogniser as functions of plain tensors, which ONNX and `torch.export` can trace.
 
 Shape suffixes as in `records`; here also N rows of a search.
 """
@@ -21,7 +21,7 @@ NEW = "new_"  # in front of the name of a state that a step changed
 
 
 class RecogniserGraph(nn.Module, ABC):
-    """From waveforms or features, and their lengths, to what a search begins with."""
+    """From waveforms or features, and their lengths, to the inputs of a search."""
 
     def __init__(self, front: Front, model: Any) -> None:
         super().__init__()

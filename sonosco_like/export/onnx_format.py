@@ -38,7 +38,7 @@ def require_packages(*names: str) -> None:
 
 
 def check_opset(opset: int) -> None:
-    """Refuse a version of the operators of ONNX that cannot be written."""
+    """Refuse a version of ONNX's operators that cannot be written."""
     if opset not in OPSETS:
         raise UsageError(f"`opset` must be from {OPSETS[0]} to {OPSETS[-1]}, got {opset}.")
 
@@ -64,11 +64,11 @@ def trace(
                 input_names=list(inputs), output_names=list(outputs), dynamic_axes=dict(axes),
             )  # fmt: skip
         except Exception as error:  # whatever an operation of the user's own model raises
-            raise cannot_leave(graph, "ONNX", error) from error
+            raise tracing_error(graph, "ONNX", error) from error
     return importlib.import_module("onnx").load_model_from_string(content.getvalue())
 
 
-def cannot_leave(graph: nn.Module, form: str, error: Exception) -> UsageError:
+def tracing_error(graph: nn.Module, form: str, error: Exception) -> UsageError:
     """The error for a model that cannot be traced."""
     model = type(getattr(graph, "model", getattr(graph, "decoder", graph))).__name__
     reason = (str(error).strip().splitlines() or [""])[0][:300]

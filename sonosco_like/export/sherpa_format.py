@@ -2,7 +2,7 @@
 
 sherpa-onnx computes Kaldi's log-mel features itself, with fixed settings, and calls the graph with a batch of them and
 their lengths. So the graph holds normalization, encoder and CTC output. sherpa-onnx has no type for an attention
-decoder like ours: such a model leaves by its CTC output.
+decoder like ours: such a model is exported with its CTC output.
 """
 
 from __future__ import annotations

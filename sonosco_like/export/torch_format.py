@@ -16,7 +16,7 @@ from sonosco_like.errors import UsageError
 from sonosco_like.export.formats import ExportSettings
 from sonosco_like.export.graph_format import Axes, GraphFormat
 from sonosco_like.export.graphs import DecoderGraph
-from sonosco_like.export.onnx_format import cannot_leave, quiet
+from sonosco_like.export.onnx_format import quiet, tracing_error
 from sonosco_like.inference import TrainedRecogniser
 from sonosco_like.serialization import write_file
 
@@ -64,7 +64,7 @@ def trace_program(graph: nn.Module, examples: Sequence[Tensor], inputs: Sequence
         with quiet(), torch.no_grad(), _whole_recurrent_layers():
             return torch.export.export(graph, tuple(examples), dynamic_shapes=shapes)
     except Exception as error:  # whatever an operation of the user's own model raises
-        raise cannot_leave(graph, "a program of torch.export", error) from error
+        raise tracing_error(graph, "a program of torch.export", error) from error
 
 
 @contextmanager

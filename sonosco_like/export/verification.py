@@ -1,4 +1,4 @@
-"""The proof of an export: every utterance of a manifest, transcribed by the recogniser and by what was written.
+"""The verification of an export: every utterance of a manifest, transcribed by the recogniser and by the export.
 
 The result is `verification.json` beside the graphs. Where texts differ, the numbers of the first such utterance show
 which part is the cause: the features, the encoder or the search.
@@ -55,11 +55,11 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether it is as good as it must be; small weights may cost something."""
+        """Whether the texts are the same; with weights of 8 bits they may differ."""
         return not self.exact or not self.differing
 
     def lines(self) -> list[str]:
-        """The comparison for people."""
+        """The comparison as lines to print."""
         same = self.utterances - len(self.differing)
         found = [
             f"{self.name}: {same} of {self.utterances} texts are the same; WER {100 * self.theirs.rate:.2f} % "
@@ -181,7 +181,7 @@ def _compare(
 
 
 def _distances(expected: Numbers, found: Numbers) -> dict[str, float]:
-    """The largest difference of each output; of what differs in shape it is infinite."""
+    """The largest difference of each output; infinite for outputs of different shapes."""
     distances = {}
     for name in expected.keys() & found.keys():
         one, other = np.asarray(expected[name], dtype=np.float64), np.asarray(found[name], dtype=np.float64)
@@ -193,7 +193,7 @@ def _distances(expected: Numbers, found: Numbers) -> dict[str, float]:
 
 
 def _cause(runner: Runner, expected: Numbers, distances: dict[str, float], ours: str) -> str:
-    """Where the numbers of the first differing utterance part."""
+    """Which part is the cause: the first one whose numbers differ for the first differing utterance."""
     features, others = distances.get("features", 0.0), [each for name, each in distances.items() if name != "features"]
     if not distances:
         return "The runner does not show its numbers."

@@ -1,4 +1,4 @@
-"""How a recogniser leaves this package, and how it comes back; the room `export` registers both."""
+"""The interface of exporters, and of readers of exported folders; the room `export` registers both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Exporter(Protocol):
         """Refuse a recogniser that cannot be written in this format, and a package that is missing."""
 
     def write(self, recogniser: TrainedRecogniser, folder: Path, manifest: Path | None) -> list[str]:
-        """Write the folder, in the place of a former one; sentences about what is wrong with it on this manifest."""
+        """Write the folder, over an earlier one; returns a line for each difference on this manifest."""
 
 
 Opener = Callable[[Path, DecoderSettings, "float | None"], "WaveformTranscriber | None"]

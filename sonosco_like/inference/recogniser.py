@@ -42,7 +42,7 @@ _BEAMS: dict[type, type] = {GreedyCTCDecoder: CTCBeamDecoder, GreedyAttentionDec
 class DecoderSettings:
     """The settings of a decoder to change; None and empty values leave a setting as it is.
 
-    A greedy decoder gives way to the beam search of its kind where a setting needs one. `kind` chooses between the two
+    A greedy decoder is replaced by the beam search of its kind if a setting needs one. `kind` chooses between the two
     outputs of a model that has both.
     """
 
@@ -154,7 +154,7 @@ class TrainedRecogniser:
 
     @torch.no_grad()
     def encode(self, batch: Batch) -> Output:
-        """What the model makes of a batch, and any decoder of its kind can search."""
+        """The output of the model for a batch, which any decoder of its kind can search."""
         batch = batch.to(self.device)
         encoded_BSD, encoded_lengths_B = self.model.encode(batch.features_BTF, batch.feature_lengths_B)
         output = Output(encoded_BSD, encoded_lengths_B)
@@ -178,7 +178,7 @@ class TrainedRecogniser:
 def load_recogniser(run: str | Path, device: str | torch.device | None = None) -> TrainedRecogniser:
     """The recogniser of a run folder, a checkpoint, or a folder that `ExportForInference` wrote.
 
-    Only its own parts are built: neither the training data nor the optimizer is touched.
+    Only the parts of the recogniser are built, not the training data and the optimizer.
     """
     recogniser = read_recogniser(Saved(find_checkpoint(run)))
     recogniser.model.to(device_of(device)).eval()

@@ -64,7 +64,7 @@ class _QueuedChunk:
 
 
 class WaveformTranscriber(ABC):
-    """From recordings to transcripts, with whatever finds the hypotheses of a batch of waveforms.
+    """From recordings to transcripts, with any object that finds the hypotheses of a batch of waveforms.
 
     Recordings of more than `longest` seconds are cut at pauses, and where there are none into chunks that share
     `overlap` seconds. `batch_seconds` limits the audio in one batch of the model. `model` says which outputs there are
@@ -246,10 +246,10 @@ def in_batches(
     work: Callable[[list[T]], list[R]],
     batch_seconds: float,
 ) -> Iterator[tuple[T, R]]:
-    """Each item with what `work` makes of it.
+    """Each item with the result of `work`.
 
     Items are gathered in rounds, sorted by length within a round, and worked on in batches of up to `batch_seconds`
-    with padding. The first round is a single batch, so that the first result is not long in coming.
+    with padding. The first round is a single batch, so that the first result comes early.
     """
     gathered: list[T] = []
     seconds, limit = 0.0, _FILLED * batch_seconds

@@ -119,7 +119,7 @@ class Cue:
 
 
 class TranscriptWriter:
-    """Formats the transcript of one recording piece by piece; the returned texts follow each other in the file."""
+    """Formats the transcript of one recording piece by piece; the returned texts are written one after the other."""
 
     def __init__(self, kind: str, name: str, n_best: bool = False) -> None:
         self.kind, self.name, self.n_best = kind, name, n_best

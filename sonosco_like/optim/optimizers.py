@@ -142,9 +142,8 @@ class Optimizer(ABC):
     """The settings of an optimizer; `build(parameters)` makes the torch optimizer of the same name.
 
     `groups` gives other settings to the parameters whose names match a pattern; the first pattern that matches decides.
-    With `layer_decay`, such as 0.9, each layer of the encoder learns with a rate that much smaller than the layer after
-    it, what is before the layers with the smallest, and what is behind them with the full rate. A group with a rate of
-    its own keeps it.
+    With `layer_decay`, such as 0.9, the rate of each layer of the encoder is 0.9 times that of the next layer. Parts
+    before the layers have the smallest rate, parts after them the full rate. A group with a rate of its own keeps it.
     """
 
     groups: list[ParameterGroup] = dataclasses.field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Encoders that others trained: their layers, their names, and the folders that they come in."""
+"""Pretrained encoders of other projects: their layers, the names of their tensors, and their folders."""
 
 from sonosco_like.models.pretrained.folder import WeightFolder, is_foreign
 from sonosco_like.models.pretrained.wav2vec2 import Wav2Vec2Encoder

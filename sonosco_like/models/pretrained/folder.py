@@ -104,7 +104,7 @@ class WeightFolder:
         return tensor.to(torch.float32, copy=True)  # of its own: the file may change or vanish
 
     def _open_files(self) -> dict[str, Any]:
-        """For each tensor the open file that holds it."""
+        """The open file of each tensor, by name."""
         if (self.path / WEIGHTS).exists():
             return _open_file(self.path / WEIGHTS)
         if (self.path / INDEX).exists():
@@ -126,7 +126,7 @@ class WeightFolder:
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether a path looks like weights that others saved, readable or not, and not like a run of ours."""
+    """Whether a path looks like weights of another project, readable or not, and not like a run folder."""
     if not path.is_dir():
         return path.suffix in (*_PICKLES, ".safetensors")
     names = [each.name for each in path.iterdir()]
@@ -160,7 +160,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _open_file(path: Path) -> dict[str, Any]:
-    """For each tensor of a file the open file."""
+    """The open file of each of its tensors, by name."""
     try:
         check_regular_file(path)
         file: Any = safe_open(path, framework="pt")

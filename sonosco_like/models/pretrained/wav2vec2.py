@@ -1,6 +1,6 @@
-"""The encoder of Wav2Vec2, XLS-R, MMS and HuBERT (Baevski et al. 2020, arXiv 2006.11477), and their foreign names.
+"""The encoder of Wav2Vec2, XLS-R, MMS and HuBERT (Baevski et al. 2020, arXiv 2006.11477); its tensors in files.
 
-The layers are torchaudio's. What is ours is the way through a padded batch, so that an utterance has the same output
+The layers are torchaudio's. Our own part is the handling of padded batches, so that an utterance has the same output
 alone and in any batch; the reference implementation does not promise that.
 
 Shape suffixes as in `records`; here also N samples, C channels.
@@ -33,7 +33,7 @@ class Wav2Vec2Encoder(Encoder):
     """Convolutions over raw samples (`Waveform` features), then a transformer; one frame for every 20 ms.
 
     The fields are the sizes; those left out are of `wav2vec2-base`. `sonosco weights FOLDER` prints the fields that a
-    folder of pretrained weights needs. Only `init_from` names the folder, so a run needs it at its first start alone.
+    folder of pretrained weights needs. Only `init_from` names the folder, so a run needs it only at its first start.
 
     `norm: layer` normalises each frame after each convolution. `norm: group` normalises each channel once over the
     whole utterance: here over its real frames, so that an utterance alone agrees with the reference implementation.
@@ -179,7 +179,7 @@ class Wav2Vec2Encoder(Encoder):
 
 
 def normalise_channels(norm: nn.GroupNorm, maps_BCT: Tensor, lengths_B: Tensor) -> Tensor:
-    """What a group norm with one channel per group makes of each utterance alone, in a padded batch."""
+    """A group norm with one channel per group, over each utterance alone in a padded batch."""
     counts_B11 = lengths_B[:, None, None]
     padding_B1T = ~length_mask(lengths_B, maps_BCT.shape[2])[:, None]
     maps_BCT = maps_BCT.float()
@@ -242,7 +242,7 @@ def own_name(name: str) -> str | None:
 
 
 def fields_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the `Wav2Vec2Encoder` that a foreign config describes; one that it cannot be is a UsageError."""
+    """The fields of the `Wav2Vec2Encoder` for a config.json; raises UsageError if it cannot represent it."""
     for key, allowed in _ONLY.items():
         if config.get(key) not in allowed:
             if "adapter" in key:

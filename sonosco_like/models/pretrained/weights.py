@@ -36,14 +36,14 @@ class OutputLayer:
 
 @dataclass(frozen=True)
 class ForeignWeights:
-    """An encoder that others trained; its tensors are read when they are asked for.
+    """A pretrained encoder of another project; a tensor is read when it is used.
 
     ```
-    folder    the folder that it lies in
+    folder    the folder with its files
     family    wav2vec2, hubert or whisper
     encoder   our encoder of its sizes, without layers until it is built
     features  what it was trained on: fields of the features that a config names
-    names     for each name in our encoder the name in the files
+    names     the name in the files for each name in our encoder
     unused    the names, in the files, of the tensors that our encoder has no place for
     output    its output layer over characters; None if it has none
     ```
@@ -64,7 +64,7 @@ class ForeignWeights:
 
     @property
     def encoder_fields(self) -> dict[str, Any]:
-        """The fields of the encoder that differ from their defaults, with its `class`: what a config has to say."""
+        """The fields of the encoder that differ from their defaults, with its `class`, as a config has to name them."""
         plain = type(self.encoder)()
         own = {each.name: getattr(self.encoder, each.name) for each in fields(type(self.encoder))}  # type: ignore[arg-type]
         changed = {name: value for name, value in own.items() if value != getattr(plain, name)}
@@ -84,7 +84,7 @@ def read_weights(folder: Path) -> ForeignWeights:
     """The encoder in a folder of foreign weights, compared name by name and size by size with our own.
 
     Raises UsageError if the folder cannot be read safely, is of a family that none of our encoders fits, or lacks
-    tensors that its own config promises.
+    tensors that its own config needs.
     """
     opened = WeightFolder(folder)
     family = family_of(opened)
@@ -132,7 +132,7 @@ def _output_layer(opened: WeightFolder, module: ModuleType) -> OutputLayer | Non
 
 
 def _check_sizes(sizes: Mapping[str, Any], kind: type[Encoder]) -> None:
-    """Refuse values of a type that the field has not, and sizes that no model has."""
+    """Refuse values of a wrong type, and sizes that no model has."""
     plain = kind()
     for name, value in sizes.items():
         expected = getattr(plain, name)

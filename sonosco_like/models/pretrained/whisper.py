@@ -1,4 +1,4 @@
-"""The encoder of Whisper (Radford et al. 2022, arXiv 2212.04356), and its foreign names.
+"""The encoder of Whisper (Radford et al. 2022, arXiv 2212.04356), and the names of its tensors in files.
 
 Shape suffixes as in `records`; here also A size of a head, C channels.
 """
@@ -70,7 +70,7 @@ class WhisperEncoder(Encoder):
     """Two convolutions, which leave every second frame, then a transformer; one frame for every 20 ms.
 
     The fields are the sizes; those left out are of `whisper-tiny`. `sonosco weights FOLDER` prints the fields that a
-    folder of pretrained weights needs. Only `init_from` names the folder, so a run needs it at its first start alone.
+    folder of pretrained weights needs. Only `init_from` names the folder, so a run needs it only at its first start.
 
     An utterance uses as many of the `positions` as it has frames, and its padding is masked. Whisper itself fills every
     utterance with silence to 30 s: the features `{class: WhisperLogMel, padded_seconds: 30}` do that, and the encoder
@@ -159,7 +159,7 @@ def own_name(name: str) -> str | None:
 
 
 def fields_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the `WhisperEncoder` that a foreign config describes; one that it cannot be is a UsageError."""
+    """The fields of the `WhisperEncoder` for a config.json; raises UsageError if it cannot represent it."""
     for key, allowed in _ONLY.items():
         if config.get(key) not in allowed:
             raise UsageError(f"The config has {key}: {config[key]!r}, and WhisperEncoder can only do {allowed[0]!r}.")
