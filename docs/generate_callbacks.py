@@ -148,7 +148,7 @@ def _section(cls: type) -> str:
     fields = [field for field in dataclasses.fields(cls) if not is_state(field) and not _is_as_always(field)]
     parts = [f"### {cls.__name__}\n", text, ""]
     parts += [*_table(cls, fields), ""] if fields else []
-    parts += [_line("State", _state(cls)), _line("Hears", ", ".join(f"`{event}`" for event in heard(cls)))]
+    parts += [_line("State", _state(cls)), _line("Called at", ", ".join(f"`{event}`" for event in events_of(cls)))]
     example = ", ".join(part for part in (f"class: {cls.__name__}", EXAMPLES.get(cls.__name__)) if part)
     parts += ["```yaml", "callbacks:", f"- {{{example}}}", "```", ""]
     return "\n".join(parts)
@@ -237,7 +237,7 @@ def _state(cls: type) -> str:
     return ", ".join(names + words)
 
 
-def heard(cls: type) -> list[str]:
+def events_of(cls: type) -> list[str]:
     """The events a callback listens to."""
     found = [name.removeprefix("on_") for name, _ in inspect.getmembers(cls, inspect.isfunction) if name[:3] == "on_"]
     calls = ["batch_end"] if cls.__call__ is not AbstractCallback.__call__ else []  # type: ignore[operator]

@@ -33,7 +33,7 @@ class ExportForInference(AbstractCallback):
 
     With a `format`, the folder is that of `sonosco export`, for use without this package: graphs for onnxruntime
     (`onnx`), sherpa-onnx (`sherpa`) or torch (`torch-export`). It is compared with the recogniser on the validation
-    manifest, and a warning lists texts that differ. A model that the format has no place for is refused at the start.
+    manifest, and a warning lists texts that differ. A model that the format cannot represent is refused at the start.
     """
 
     order: int = 1500

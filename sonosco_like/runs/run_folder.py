@@ -19,14 +19,14 @@ LATEST, BEST = "latest", "best"  # pointers to checkpoints
 LOCK = "lock"  # held by the process that trains
 FINAL = "final"
 
-WITNESS = "witness.jsonl"  # of `sonosco verify-resume`
+STEP_CHECKSUMS = "step_checksums.jsonl"  # of `sonosco verify-resume`
 
 OWN = (
-    CONFIG, RUN_ID, ENVIRONMENT, CHANGES, STATUS, LOGS, CODE, CHECKPOINTS, LATEST, BEST, LOCK, FINAL, WITNESS,
+    CONFIG, RUN_ID, ENVIRONMENT, CHANGES, STATUS, LOGS, CODE, CHECKPOINTS, LATEST, BEST, LOCK, FINAL, STEP_CHECKSUMS,
 )  # fmt: skip
 """What the run itself writes; callbacks may not write to these."""
 WRITTEN = (*OWN, METRICS, PLOTS, TENSORBOARD)
-WRITTEN_IN_PLACE = (LOGS, METRICS, PLOTS, TENSORBOARD, WITNESS)
+WRITTEN_IN_PLACE = (LOGS, METRICS, PLOTS, TENSORBOARD, STEP_CHECKSUMS)
 """Files to which rows are appended; all others are replaced as a whole."""
 
 STEP = re.compile(r"step-(\d{8,})")  # the name of a checkpoint

@@ -22,7 +22,7 @@ from torch import Tensor
 from sonosco_like.errors import SonoscoError, UsageError, list_some
 from sonosco_like.events import AbstractCallback, Moment
 from sonosco_like.runs.checkpoints import Checkpoints
-from sonosco_like.runs.run_folder import FINAL, METRICS, WITNESS, step_of
+from sonosco_like.runs.run_folder import FINAL, METRICS, STEP_CHECKSUMS, step_of
 from sonosco_like.serialization import Document, diff, serializable
 from sonosco_like.untrusted_files import allowed_places
 
@@ -31,7 +31,7 @@ _MACHINE = re.compile(r".*memory.*|(data_)?wait(ing)?(_.*)?|run_id")  # values t
 _FILES = re.compile(r"\btfevents\b")  # names and sizes of event files hold the time; their points are compared
 _PARTS = re.compile(r"[^.\[\]'/]+")
 _MOST_NAMED = 5
-_END = 2**20  # bytes at the end of a witness that hold its last rows
+_END = 2**20  # bytes at the end of the file that hold its last rows
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ def compare_runs(a: Path, b: Path) -> list[str]:
 
 
 def first_difference(whole: Path, killed: Path) -> FirstDifference | None:
-    """The first step whose rows differ in the witnesses of an unbroken run and of a killed run.
+    """The first step whose rows differ in the checksums of an unbroken run and of a killed run.
 
     A step that was lost in a kill and trained again has several rows, and each of them is compared.
     """
-    expected = {row["step"]: row for row in _rows(whole / WITNESS)}
-    rows = list(_rows(killed / WITNESS))
+    expected = {row["step"]: row for row in _rows(whole / STEP_CHECKSUMS)}
+    rows = list(_rows(killed / STEP_CHECKSUMS))
     for row in sorted(rows, key=lambda row: int(row["step"])):
         names = tuple(_differing_names(expected.get(row["step"], {}), row))
         if names:
@@ -76,13 +76,13 @@ def first_difference(whole: Path, killed: Path) -> FirstDifference | None:
 
 
 def steps_of(run: Path) -> int:
-    """The number of steps that a run has trained, by its witness."""
-    return max((int(row["step"]) for row in _rows(run / WITNESS)), default=0)
+    """The number of steps that a run has trained, by its checksums."""
+    return max((int(row["step"]) for row in _rows(run / STEP_CHECKSUMS)), default=0)
 
 
 def last_step_of(run: Path, process: int) -> int:
-    """The last step that a process has trained, by the end of the witness; 0 if there is none."""
-    path = run / WITNESS
+    """The last step that a process has trained, by the end of its checksums; 0 if there is none."""
+    path = run / STEP_CHECKSUMS
     if not path.exists():
         return 0
     with path.open("rb") as file:
@@ -131,9 +131,9 @@ _LONGEST_PAUSE = 0.5  # seconds, so that kills also fall into saves, validations
 _LONGEST_OUTPUT = 2000  # characters of a failed command in a message
 
 
-@serializable
-class StepWitness(AbstractCallback):
-    """Writes a row with checksums of all weights to `witness.jsonl` in the run folder after every batch.
+@serializable(also=("StepWitness",))
+class StepChecksums(AbstractCallback):
+    """Writes a row with checksums of all weights to `step_checksums.jsonl` in the run folder after every batch.
 
     `sonosco verify-resume` adds it to both of its runs. The rows of every start stay, also those of steps that were
     lost and trained again; each row holds the id of its process.
@@ -154,7 +154,7 @@ class StepWitness(AbstractCallback):
             "weights": _checksums(context.model.state_dict()),
         }
         assert context.experiment is not None, "verify-resume trains in a run folder"
-        with (context.experiment.folder / WITNESS).open("a", encoding="utf-8") as file:
+        with (context.experiment.folder / STEP_CHECKSUMS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
 
@@ -202,9 +202,11 @@ def verify_resume(
     `report` is called with one line for each step of the proof.
     """
     whole, killed = folder / "whole", folder / "killed"
-    imports = [part for module in (StepWitness.__module__, *modules) for part in ("--import", module)]
+    imports = [part for module in (StepChecksums.__module__, *modules) for part in ("--import", module)]
     imports += [part for place in allowed_places() for part in ("--allow-write", place)]
-    settings = [part for override in (*overrides, _witness_override(config, overrides)) for part in ("--set", override)]
+    settings = [
+        part for override in (*overrides, _checksum_override(config, overrides)) for part in ("--set", override)
+    ]
     train = ["train", "--config", str(config), *settings, *imports, "--run-dir"]
     folder.mkdir(parents=True, exist_ok=True)
     for path in (whole, killed):
@@ -272,15 +274,15 @@ class _Process:
             raise VerificationError(f"The run in {folder} ended with exit code {self._popen.returncode}:\n{output}")
 
 
-def _witness_override(config: Path, overrides: Sequence[str]) -> str:
-    """The override that appends a StepWitness to the callbacks of a config."""
+def _checksum_override(config: Path, overrides: Sequence[str]) -> str:
+    """The override that appends a StepChecksums to the callbacks of a config."""
     if not config.is_file():
         raise UsageError(f"There is no config file {config}.")
-    witness = f"{{class: {StepWitness.__name__}}}"
+    added = f"{{class: {StepChecksums.__name__}}}"
     callbacks = Document.read(config.resolve(), overrides, source=str(config)).get("trainer.callbacks")
     if isinstance(callbacks, list):
-        return f"trainer.callbacks[{len(callbacks)}]={witness}"
-    return f"trainer.callbacks=[{witness}]"
+        return f"trainer.callbacks[{len(callbacks)}]={added}"
+    return f"trainer.callbacks=[{added}]"
 
 
 def _next_command(folder: Path, train: list[str], imports: list[str]) -> list[str]:

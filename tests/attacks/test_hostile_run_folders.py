@@ -195,7 +195,7 @@ def test_the_lock_alone_refuses_too(tmp_path, mine, name):
     [
         "config.yaml", "./config.yaml", "CONFIG.yaml", "latest", "best", "lock", "status.yaml", "environment.yaml",
         "changes.yaml", "checkpoints", "checkpoints/step-00000003", "final", "final/state.yaml", "logs/x", "code/x.py",
-        "..", "../x", "a/../../x", "/etc/x", "", ".", "./", ".hidden", "a/.hidden", "a\0b", "witness.jsonl",
+        "..", "../x", "a/../../x", "/etc/x", "", ".", "./", ".hidden", "a/.hidden", "a\0b", "step_checksums.jsonl",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from tiny import make_trainer, tiny_config
 from sonosco_like import save, serializable
 from sonosco_like.cli import run
 from sonosco_like.events import AbstractCallback
-from sonosco_like.runs.run_folder import WITNESS
+from sonosco_like.runs.run_folder import STEP_CHECKSUMS
 from sonosco_like.training.verification import (
     FirstDifference,
-    StepWitness,
+    StepChecksums,
     VerificationError,
     _Process,
     compare_runs,
@@ -147,7 +147,7 @@ def test_a_verification_that_is_terminated_leaves_neither_process_nor_folder(con
 def rows(folder, *content):
     folder.mkdir(exist_ok=True)
     blank = {"epoch": 0, "process": 1, "loss": "0x1p+0", "random": 1, "rates": [], "weights": {}}
-    (folder / WITNESS).write_text("".join(json.dumps({**blank, **row}) + "\n" for row in content) + '{"torn')
+    (folder / STEP_CHECKSUMS).write_text("".join(json.dumps({**blank, **row}) + "\n" for row in content) + '{"torn')
     return folder
 
 
@@ -193,11 +193,11 @@ def test_only_readings_of_the_clock_are_left_out(path, clock):
     assert is_clock(path) is clock
 
 
-def test_the_witness_writes_one_row_per_batch(tmp_path):
-    trainer = make_trainer(callbacks=[StepWitness()], max_duration="3ba")
+def test_there_is_one_row_of_checksums_per_batch(tmp_path):
+    trainer = make_trainer(callbacks=[StepChecksums()], max_duration="3ba")
     trainer.experiment = type("Place", (), {"folder": tmp_path})()
     trainer.start_training()
-    written = [json.loads(line) for line in (tmp_path / WITNESS).read_text().splitlines()]
+    written = [json.loads(line) for line in (tmp_path / STEP_CHECKSUMS).read_text().splitlines()]
     assert [row["step"] for row in written] == [1, 2, 3]
     assert set(written[0]["weights"]) == set(trainer.model.state_dict())
     assert written[0]["weights"] != written[1]["weights"]
