@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from sonosco_like.events import AbstractCallback, Moment, TrainerContext
 from sonosco_like.inference.exporters import exporter_named
 from sonosco_like.inference.recogniser import AVERAGED, LAST, SavedParts, TrainedRecogniser, read_recogniser
 from sonosco_like.models import SpeechModel
+from sonosco_like.models.adapters import without_adapters
 from sonosco_like.serialization import Saved, dumps, save, serializable
 
 logger = logging.getLogger(__name__)
@@ -85,7 +86,9 @@ class ExportForInference(AbstractCallback):
                 "ExportForInference finds no `features` and `tokenizer` in the datasets of this trainer, or no "
                 "speech model: the model in %s can be loaded, but nothing can be transcribed with it.", place,
             )  # fmt: skip
-        save(value, place)
+            save(without_adapters(value), place)
+            return
+        save(replace(value, model=without_adapters(value.model)), place)
 
 
 def _require_recogniser(value: Any) -> TrainedRecogniser:

@@ -17,6 +17,7 @@ from sonosco_like.export.sherpa_format import SherpaFormat
 from sonosco_like.export.torch_format import TorchFormat
 from sonosco_like.export.verification import Comparison, compare
 from sonosco_like.inference import DecoderSettings, TrainedRecogniser, load_recogniser
+from sonosco_like.models.adapters import merge_adapters
 from sonosco_like.progress import Progress, no_progress
 from sonosco_like.runs.checkpoints import find_checkpoint
 from sonosco_like.serialization import Saved, absolute_path, new_folder, write_file
@@ -147,6 +148,7 @@ def _recogniser_of(run: str | Path | TrainedRecogniser) -> TrainedRecogniser:
     if not isinstance(run, TrainedRecogniser):
         return load_recogniser(run, "cpu")
     recogniser = copy.deepcopy(run)
+    merge_adapters(recogniser.model)
     recogniser.model.to("cpu").eval()
     return recogniser
 

@@ -31,6 +31,7 @@ from sonosco_like.decoding import (
 )
 from sonosco_like.errors import UsageError, as_sentence
 from sonosco_like.models import SpeechModel
+from sonosco_like.models.adapters import merge_adapters
 from sonosco_like.records import Batch, Hypothesis, Output, Prediction
 from sonosco_like.runs.checkpoints import find_checkpoint
 from sonosco_like.serialization import Saved, serializable
@@ -189,6 +190,7 @@ def read_recogniser(saved: Saved) -> TrainedRecogniser:
     """The recogniser in a saved folder: as it was exported, or as the parts of a trainer."""
     is_exported = saved.paths(TrainedRecogniser)[:1] == [""]
     recogniser = saved.build(TrainedRecogniser) if is_exported else _of_trainer(SavedParts(saved))
+    merge_adapters(recogniser.model)
     recogniser.source = saved.folder
     return recogniser
 

@@ -1,5 +1,6 @@
 """Models: LAS, TDS, DeepSpeech2, Conformer, pretrained encoders, and the parts they are made of."""
 
+from sonosco_like.models.adapters import LowRankAdapters
 from sonosco_like.models.attention import Attention
 from sonosco_like.models.conformer import Conformer, ConformerEncoder
 from sonosco_like.models.deepspeech2 import DeepSpeech2, DeepSpeech2Encoder, SpectrogramConvolution
@@ -27,6 +28,7 @@ __all__ = [
     "Encoder",
     "KeyValueDecoder",
     "Listener",
+    "LowRankAdapters",
     "Recogniser",
     "SpectrogramConvolution",
     "SpeechModel",

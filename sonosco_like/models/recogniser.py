@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 from torch import Tensor, nn
 
 from sonosco_like.errors import UsageError
+from sonosco_like.models.adapters import LowRankAdapters, is_of_adapter
 from sonosco_like.records import SPECIAL_SYMBOLS, Batch, Output
 from sonosco_like.serialization import serializable
 from sonosco_like.tensors import reduced_lengths
@@ -145,6 +146,8 @@ class Recogniser(nn.Module):
     `vocabulary_size` counts the special symbols of `records`; `features` is the number of values per input frame. One
     that is left out, or 0, follows from the tokenizer or the features of the training data.
 
+    With `adapters` a fine-tuning changes only small matrices beside frozen layers.
+
     The module of the `attention_decoder` is called `decoder`, as are its weights: so it was in version 1, in files too.
     """
 
@@ -156,6 +159,7 @@ class Recogniser(nn.Module):
     # A plain default None would be an attribute of the class, and hide the module that torch keeps elsewhere.
     attention_decoder: AttentionDecoder | None = field(default_factory=lambda: None)
     ctc: bool = True
+    adapters: LowRankAdapters | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(self.former_names.get(name, name), value)
@@ -164,14 +168,19 @@ class Recogniser(nn.Module):
         self._check()
         self.is_built = False
         if self.vocabulary_size and self.features:
-            self.build()
+            self._make_layers()
 
     def take_sizes(self, vocabulary_size: int, features: int) -> None:
         """Use the sizes of the data for those that were left out, and make the layers."""
         self.vocabulary_size = self.vocabulary_size or vocabulary_size
         self.features = self.features or features
         self._check()
+        self._make_layers()
+
+    def _make_layers(self) -> None:
         self.build()
+        if self.adapters is not None:
+            self.adapters.attach(self)
 
     def build(self) -> None:
         """Make the layers, once both sizes are known."""
@@ -191,7 +200,8 @@ class Recogniser(nn.Module):
         layers = ["ctc_output"]
         if self.attention_decoder is not None:
             layers += [f"decoder.{layer}" for layer in self.attention_decoder.symbol_layers]
-        return [name for name in self.state_dict() if name.rpartition(".")[0] in layers]
+        names = (name for name in self.state_dict() if not is_of_adapter(name))
+        return [name for name in names if name.rpartition(".")[0] in layers]
 
     @property
     def frame_reduction(self) -> int:

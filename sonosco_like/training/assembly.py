@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from sonosco_like.errors import UsageError, did_you_mean
+from sonosco_like.models.adapters import parameters_to_learn
 from sonosco_like.serialization import SAVED_AS
 from sonosco_like.training.batches import EpochBatches
 from sonosco_like.training.checks import (
@@ -187,7 +188,7 @@ class Assembly:
         check_model(self.model)
         recompute_activations(self.model, trainer.gradient_checkpointing)
         try:
-            self.built["optimizer"] = trainer.build_optimizer(self.model.named_parameters())
+            self.built["optimizer"] = trainer.build_optimizer(parameters_to_learn(self.model))
             if self.lengths.are_known(trainer.scheduler):  # else it waits for the data, whose length it needs
                 self.built["scheduler"] = trainer.build_scheduler(self.built["optimizer"])
         except Exception:  # also a Stop: a run that continues builds again

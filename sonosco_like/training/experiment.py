@@ -177,6 +177,8 @@ class Experiment:
             loader = trainer.train_data_loader
             matching = initialise(trainer.model, self.init_from, tokenizer_of(loader), features_of(loader))
             trainer.observations.untouched.is_wanted = is_worth_validating(trainer.model, self.init_from, matching)
+        elif self.trainer.global_step == 0 and getattr(self.trainer.model, "adapters", None) is not None:
+            logger.warning("`adapters` freeze weights that are drawn from the seed: give `init_from` a trained model.")
 
     def _warn_of_other_bits(self) -> None:
         """Warn if this machine is not like the one that computed the checkpoint."""

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sonosco_like.errors import ConfigError, DataError, MissingPackageError, StorageError, UsageError
+from sonosco_like.errors import ConfigError, DataError, MissingPackageError, StorageError, UsageError, list_some
 from sonosco_like.inference.recogniser import SavedParts
+from sonosco_like.models.adapters import frozen_by_adapters, is_of_adapter, merged_weights
 from sonosco_like.models.pretrained import is_foreign
 from sonosco_like.runs.checkpoints import find_checkpoint
 from sonosco_like.serialization import Saved, serializable
@@ -61,8 +62,10 @@ def initialise(
     else:
         source, remarks = _source(wanted.run), ()
         found = Weights(_rename(weights_of(source), wanted.rename), symbols and _symbols_of(source))
-    own = Weights(model.state_dict(), symbols, getattr(model, "symbol_weights", ()))
-    matching = replace(match(own, found, source, wanted.only, wanted.leave_out), remarks=remarks)
+    tensors = {name: tensor for name, tensor in model.state_dict().items() if not is_of_adapter(name)}
+    own = Weights(tensors, symbols, getattr(model, "symbol_weights", ()))
+    matching = match(own, found, source, wanted.only, wanted.leave_out)
+    matching = replace(matching, remarks=(*remarks, *_frozen_remarks(model, matching)))
     refuse_misfits(matching, wanted.run, wanted.leave_out)
     _copy(own, found, matching)
     for number, line in enumerate(matching.lines()):
@@ -90,7 +93,7 @@ def weights_of(checkpoint: Path) -> dict[str, Tensor]:
         raise UsageError(f"init_from: {checkpoint} cannot be read: {error}") from error
     if not content:
         raise UsageError(f"init_from: {checkpoint} holds no `model` with weights; it must be saved by a trainer.")
-    return {**content, **averaged}
+    return merged_weights({**content, **averaged})
 
 
 def _symbols_of(checkpoint: Path) -> Sequence[str] | None:
@@ -104,6 +107,21 @@ def _symbols_of(checkpoint: Path) -> Sequence[str] | None:
             "known: %s", checkpoint, error,
         )  # fmt: skip
         return None
+
+
+def _frozen_remarks(model: nn.Module, matching: Matching) -> list[str]:
+    """A sentence if adapters freeze weights that were drawn from the seed: these would never learn."""
+    frozen = frozen_by_adapters(model)
+    rows = matching.by_symbol
+    drawn = [*matching.missing, *matching.left_out, *(rows.names if rows.added else ())]
+    stuck = [name for name in drawn if name in frozen]
+    if not stuck:
+        return []
+    patterns = list(dict.fromkeys(f"{name.partition('.')[0]}.*" for name in stuck))
+    return [
+        f"`adapters` freeze {list_some(stuck, 3)}, drawn from the seed: they would never learn. Let them: "
+        f"`also_train: {patterns}`"
+    ]
 
 
 def _copy(own: Weights, found: Weights, matching: Matching) -> None:

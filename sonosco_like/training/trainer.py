@@ -199,7 +199,7 @@ class ModelTrainer:
 
     @stage("build_optimizer")
     def build_optimizer(self, parameters: Iterable[tuple[str, nn.Parameter]]) -> Any:
-        """The optimizer of the named parameters, frozen ones too."""
+        """The optimizer of the named parameters; those that are frozen for a time are among them."""
         return build_optimizer(self.optimizer, parameters)
 
     @stage("build_scheduler", may_be_none=True)

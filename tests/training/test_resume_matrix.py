@@ -122,19 +122,23 @@ def test_a_killed_run_ends_as_the_unbroken_one(
     assert len(texts[0]) == 4
 
 
-def test_a_killed_run_on_a_mixture_of_corpora_ends_as_the_unbroken_one(corpus, tmp_path):
-    """More of one corpus than it has, so that its passes begin and end within epochs."""
+def test_a_killed_fine_tuning_of_adapters_on_a_mixture_of_corpora_ends_as_the_unbroken_one(corpus, tmp_path):
+    """There is more of one corpus than it has, so that its passes begin and end within epochs."""
     manifests = ", ".join(f"{{manifest: {corpus}/{name}.jsonl, weight: {n}}}" for name, n in (("val", 2), ("train", 1)))
-    text = config_text(corpus, "tds").replace(f"manifest: {corpus}/train.jsonl", f"manifest: [{manifests}]")
+    adapters = "{rank: 2, patterns: [encoder.*], also_train: [ctc_output.*]}"
+    text = config_text(corpus, "conformer").replace(f"manifest: {corpus}/train.jsonl", f"manifest: [{manifests}]")
+    text = text.replace("    class: Conformer", f"    class: Conformer\n    adapters: {adapters}")
     assert manifests in text
+    assert adapters in text
     for name in ("whole", "broken"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.yaml").write_text(text)
     train(tmp_path / "whole", 0)
     kill_everywhere(tmp_path / "broken", ["batch_end 3", "batch_end 9"])
     assert_alike(tmp_path / "whole" / "run", tmp_path / "broken" / "run")
-    drawn = load(tmp_path / "whole" / "run" / "final").train_data_loader.dataset.mixture.counts
-    assert drawn == [12, 6]
+    whole = load(tmp_path / "whole" / "run" / "final")
+    assert whole.train_data_loader.dataset.mixture.counts == [12, 6]
+    assert any("adapter_b" in name and weight.any() for name, weight in whole.model.state_dict().items())
 
 
 CELLS = list(itertools.product(MODELS, (1, 2), ("float32", "bfloat16"), (0, 2)))
