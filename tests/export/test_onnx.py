@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
-from tone_speech import KINDS
+from tone_speech import COMMON, KINDS, loader
 
 import sonosco_like
+from sonosco_like.callbacks import ExportForInference
 from sonosco_like.decoding import AttentionBeamDecoder, GreedyAttentionDecoder, GreedyCTCDecoder
 from sonosco_like.edits import count_errors
 from sonosco_like.inference import load_recogniser
+from sonosco_like.losses import CTCLoss
+from sonosco_like.models import TDS, LowRankAdapters
+from sonosco_like.optim import AdamW
+from sonosco_like.training import Experiment, ModelTrainer, seed_everything
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -44,6 +50,32 @@ def test_without_torch_a_batch_of_each_kind_has_the_same_texts(
     assert heard == expected
     assert len(set(heard)) > 50, "A recogniser that always hears the same would prove nothing."
     assert exported.notes == []
+
+
+def test_a_run_with_adapters_is_exported_and_used_with_merged_ones(
+    trained, tones, rows, texts_of_run, run_alone, tmp_path
+):
+    seed_everything(1)
+    model = KINDS["tds"][0]()
+    names = set(model.state_dict())
+    tuned = TDS(**COMMON, encoder=model.encoder, attention_decoder=None, ctc=True, adapters=LowRankAdapters(rank=4))
+    trainer = ModelTrainer(
+        model=tuned, loss=CTCLoss(), epochs=1, train_data_loader=loader(tones / "train.jsonl"),
+        val_data_loader=loader(tones / "val.jsonl"), decoder=GreedyCTCDecoder(), optimizer=AdamW(lr=0.03),
+        test_step=None, callbacks=[ExportForInference(path="used")],
+    )  # fmt: skip
+    Experiment(name="tuned", trainer=trainer, init_from=trained("tds")).start(tmp_path / "run")
+    unmerged = {each.id: " ".join(each.hypothesis.split()) for each in trainer.predict(trainer.val_data_loader)}
+    expected = [unmerged[Path(row["audio_filepath"]).stem] for row in rows]
+    assert expected != texts_of_run(trained("tds")), "Adapters that change nothing would prove nothing."
+    for place in ("", "used"):
+        recogniser = load_recogniser(tmp_path / "run" / place, "cpu")
+        assert recogniser.model.adapters is None
+        assert set(recogniser.model.state_dict()) == names
+        assert texts_of_run(tmp_path / "run" / place) == expected
+    assert "adapters: null" in (tmp_path / "run" / "used" / "trainer.yaml").read_text()
+    sonosco_like.export(tmp_path / "run", tmp_path / "exported", verify=False)
+    assert run_alone(TRANSCRIBE_ALL, tmp_path / "exported", *utterances(tones, rows)) == expected
 
 
 DECODERS = {
