@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import TypeVar
@@ -109,12 +109,6 @@ def frozen_by_adapters(model: nn.Module) -> frozenset[str]:
     """The names of the parameters that the adapters of a model froze; none if it has no `adapters`."""
     adapters = getattr(model, "adapters", None)
     return adapters.frozen if isinstance(adapters, LowRankAdapters) else frozenset()
-
-
-def parameters_to_learn(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """The named parameters of a model without those that its adapters froze."""
-    frozen = frozen_by_adapters(model)
-    return ((name, parameter) for name, parameter in model.named_parameters() if name not in frozen)
 
 
 def merge_adapters(model: nn.Module) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fnmatch import fnmatchcase
 from typing import Any
@@ -13,7 +13,6 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from sonosco_like.errors import UsageError, did_you_mean
-from sonosco_like.models.adapters import parameters_to_learn
 from sonosco_like.serialization import SAVED_AS
 from sonosco_like.training.batches import EpochBatches
 from sonosco_like.training.checks import (
@@ -140,6 +139,12 @@ def devices_here() -> list[str]:
     """The names of the devices of this machine."""
     gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
     return ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]
+
+
+def parameters_to_learn(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """The named parameters of a model without those that its `adapters`, if it has any, froze for good."""
+    frozen: Set[str] = getattr(getattr(model, "adapters", None), "frozen", frozenset())
+    return ((name, parameter) for name, parameter in model.named_parameters() if name not in frozen)
 
 
 _PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
