@@ -17,7 +17,7 @@ from sonosco_like.data.workers import one_thread
 from sonosco_like.decoding import GreedyCTCDecoder
 from sonosco_like.losses import CTCLoss
 from sonosco_like.models import DeepSpeech2, DeepSpeech2Encoder, SpectrogramConvolution
-from sonosco_like.optim import AdamW
+from sonosco_like.optim import AdamW, WarmupHoldDecay
 from sonosco_like.training import Experiment, ModelTrainer, seed_everything
 
 
@@ -73,7 +73,7 @@ def make_once(result: Path, make: Callable[[], object]) -> Path:
     return result
 
 
-def train(folder: Path, minutes: float = 3.0, epochs: int = 32) -> Path:
+def train(folder: Path, minutes: float = 3.0, epochs: int = 28) -> Path:
     """Corpus and run in a folder; less than a minute on one processor."""
     synthesize(folder / "corpus", kind="digits", minutes=minutes, variety=0.0, seed=3, workers=1)
     seed_everything(1)
@@ -88,7 +88,8 @@ def train(folder: Path, minutes: float = 3.0, epochs: int = 32) -> Path:
         epochs=epochs,
         train_data_loader=loader(folder / "corpus" / "train.jsonl"),
         decoder=GreedyCTCDecoder(),
-        optimizer=AdamW(lr=0.003),
+        optimizer=AdamW(lr=0.005),
+        scheduler=WarmupHoldDecay(warmup=40, hold="0.6dur", total="1dur"),
         clip_grads=5.0,
         test_step=None,
     )

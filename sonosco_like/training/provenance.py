@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -172,29 +172,33 @@ def _without_passwords(file: Path) -> bytes:
 def user_modules() -> dict[Path, Path]:
     """The files of the user's loaded modules, by the path that an import looks for: `package/module.py`."""
     found = {}
+    is_installed = functools.cache(_is_installed)  # of folders: thousands of modules are in a few hundred
     for name, module in sorted(sys.modules.items()):
         file = _source_of(module) if name.partition(".")[0] != _PACKAGE.name else None
-        if file is not None and not _is_installed(file) and file.stat().st_size <= _LARGEST_SOURCE:
-            found[_place(name, file)] = file
+        if file is None or (is_installed(os.path.dirname(file)) and not os.path.islink(file)):  # noqa: PTH114, PTH120
+            continue
+        source = Path(file).resolve()
+        if source.is_file() and not is_installed(str(source.parent)) and source.stat().st_size <= _LARGEST_SOURCE:
+            found[_place(name, source)] = source
     return found
 
 
-def _source_of(module: ModuleType | None) -> Path | None:
-    name = getattr(module, "__file__", None)
-    file = Path(name) if isinstance(name, str) else None
-    return file.resolve() if file is not None and file.suffix == ".py" and file.is_file() else None
+def _source_of(module: ModuleType | None) -> str | None:
+    file = getattr(module, "__file__", None)
+    return file if isinstance(file, str) and file.endswith(".py") else None
 
 
-def _is_installed(file: Path) -> bool:
-    if any(part in _INSTALLED for part in file.parts):
+def _is_installed(folder: str) -> bool:
+    place = Path(folder).resolve()
+    if any(part in _INSTALLED for part in place.parts):
         return True
-    return any(file.is_relative_to(home) for home in _homes())
+    return any(place.is_relative_to(home) for home in _homes())
 
 
-def _homes() -> Iterator[Path]:
-    yield _PACKAGE.resolve()
-    for name in ("stdlib", "platstdlib"):
-        yield Path(sysconfig.get_paths()[name]).resolve()
+@functools.cache
+def _homes() -> tuple[Path, ...]:
+    paths = sysconfig.get_paths()
+    return tuple(Path(each).resolve() for each in (_PACKAGE, paths["stdlib"], paths["platstdlib"]))
 
 
 def _place(name: str, file: Path) -> Path:
@@ -209,6 +213,7 @@ def _holds(path: Path, content: bytes) -> bool:
     return path.is_file() and path.read_bytes() == content
 
 
+@functools.cache
 def _our_version() -> bytes:
     """The version of this package and a hash of its sources, which shows whether they were edited."""
     digest = hashlib.sha256()
