@@ -331,9 +331,11 @@ class AnyConverter(Converter):
     def _by_value(self, value: Any) -> Converter | None:
         if value is None:
             return scalar_types.NOTHING
+        kind = type(value)
+        if known := self._by_type.get(kind):
+            return known
         if inspect.isroutine(value) or isinstance(value, functools.partial):
             return self._compile(Callable)
-        kind = type(value)
         if REGISTRY.registration_of(kind) is not None:
             return self._compile(object)
         if kind not in self._by_type:
