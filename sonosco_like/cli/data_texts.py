@@ -95,6 +95,6 @@ def lm(sources: tuple[Path, ...], order: int, output: Path, case: Any, closed: b
     if learned.assumed:
         orders = ", ".join(map(str, learned.assumed))
         click.echo(
-            f"The texts are too few or too alike to estimate the discounts of order {orders}; usual ones were taken."
+            f"The texts are too few or too alike to estimate the discounts of order {orders}; default ones were used."
         )
     click.echo(f"\nTo find its weight: sonosco evaluate RUN --manifest VAL.jsonl --lm {output} --tune-lm")

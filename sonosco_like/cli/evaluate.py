@@ -182,7 +182,7 @@ def _evaluate_run(
     if manifest is None:
         raise UsageError(f"Name the utterances on which {run} is to be evaluated: --manifest FILE.")
     if column is not None:
-        raise UsageError(f"--column {column} needs a manifest with predictions; {run} is none.")
+        raise UsageError(f"--column {column} needs a manifest with predictions; {run} is not one.")
     recogniser = load_transcriber(run, device, settings).recogniser
     tuning = tune_language_model(recogniser, evaluator, manifest, show_progress) if tune_lm else None
     if tuning is not None:

@@ -139,7 +139,7 @@ class ArpaModel:
         self._back_offs: dict[History, float] = {}
         try:
             if path.suffix == ".gz" and not is_gzip(path):
-                raise OSError("it is called .gz, and is not packed")
+                raise OSError("its name ends in .gz, but it is not compressed")
             with open_text(path) as file:
                 self._read((line.decode() for line in read_lines(file, path)), path)
         except (OSError, UnicodeDecodeError) as error:

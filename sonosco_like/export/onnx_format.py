@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sonosco_like.errors import MissingPackageError, UsageError
+from sonosco_like.errors import MissingPackageError, UsageError, as_sentence
 from sonosco_like.export.formats import ExportSettings
 from sonosco_like.export.graph_format import Axes, GraphFormat
 from sonosco_like.inference import TrainedRecogniser
@@ -73,8 +73,8 @@ def tracing_error(graph: nn.Module, form: str, error: Exception) -> UsageError:
     model = type(getattr(graph, "model", getattr(graph, "decoder", graph))).__name__
     reason = (str(error).strip().splitlines() or [""])[0][:300]
     return UsageError(
-        f"{model} cannot be written as {form}: {type(error).__name__}: {reason} Its `encode`, `ctc_logits` and decoder "
-        f"must be made of operations on tensors that torch can trace."
+        f"{model} cannot be written as {form}: {type(error).__name__}: {as_sentence(reason)} Its `encode`, "
+        f"`ctc_logits` and decoder must be made of operations on tensors that torch can trace."
     )
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sonosco_like.data.features import FeatureExtractor
-from sonosco_like.errors import UsageError
+from sonosco_like.errors import UsageError, as_sentence
 from sonosco_like.export.description import WORD_MARK, decoder_of_search
 from sonosco_like.export.onnx_format import require_packages
 from sonosco_like.export.sherpa_format import TOKENS, repeats_of
@@ -45,7 +45,7 @@ def open_export(folder: Path, settings: DecoderSettings, longest: float | None) 
     except Exception as error:  # whatever onnxruntime or torch raise for a file that is broken or of other origin
         reason = (str(error).strip().splitlines() or [""])[0][:200]
         raise UsageError(
-            f"{folder / found[0]} cannot be used: {type(error).__name__}: {reason} "
+            f"{folder / found[0]} cannot be used: {type(error).__name__}: {as_sentence(reason)} "
             f"Export the run again: sonosco export RUN --output {folder} --force"
         ) from None
     transcriber.decoder = settings.apply(transcriber.decoder, transcriber.model)

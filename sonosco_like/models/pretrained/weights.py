@@ -162,7 +162,7 @@ def _check_names(folder: Path, own: Mapping[str, str | None], expected: Mapping[
     missing = [name for name in expected if name not in mine and name != "mask_embedding"]
     if missing:
         raise UsageError(
-            f"{folder} lacks {len(missing)} of the {len(expected)} tensors that its config promises: "
+            f"{folder} lacks {len(missing)} of the {len(expected)} tensors that its config needs: "
             f"{list_some(missing, _MOST_LISTED)}. It has {list_some(list(own), _MOST_LISTED)}. Fetch the folder again; "
             f"its {CONFIG} may be that of another model."
         )

@@ -101,7 +101,7 @@ def test_the_licence_is_read_from_the_readme_or_the_config(folder):
         ({"model_type": "hubrt"}, "did you mean 'hubert'"),
         ({"model_type": None}, "model_type 'None'"),
         ({"hidden_size": 64}, "tensors have another shape: .*32.* in the file"),
-        ({"num_hidden_layers": 3}, r"lacks 16 of the \d+ tensors that its config promises"),
+        ({"num_hidden_layers": 3}, r"lacks 16 of the \d+ tensors that its config needs"),
         ({"hidden_size": "big"}, "A size is 'big', but `size` must be like 768"),
         ({"hidden_size": 10**15}, "A size is"),
         ({"num_hidden_layers": 10**9}, "A size is"),
