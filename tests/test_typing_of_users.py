@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+from trained_runs import make_once, shared_folder
+
 RIGHT = """
 from sonosco_like import AbstractCallback, ModelTrainer, serializable, state
 
@@ -104,25 +107,32 @@ class Wrong(AbstractCallback):
 """
 
 
-def _mypy(folder, *files):
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-pretty", "--cache-dir", "cache", *files]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout
+FILES = {"right.py": RIGHT, "wrong.py": WRONG, "own_parts.py": OWN_PARTS, "misspelt.py": MISSPELT}
 
 
-def test_a_model_a_metric_and_a_callback_of_a_user_are_checked_down_to_the_members_of_the_trainer(tmp_path):
-    (tmp_path / "own_parts.py").write_text(OWN_PARTS)
-    (tmp_path / "misspelt.py").write_text(MISSPELT)
-    found = _mypy(tmp_path, "own_parts.py", "misspelt.py")
-    assert "Found 3 errors in 1 file (checked 2 source files)" in found, found
+@pytest.fixture(scope="module")
+def found(tmp_path_factory, worker_id) -> str:
+    """What mypy finds in all files; it reads torch once for that, which takes most of its time."""
+    folder = shared_folder(tmp_path_factory, worker_id, "typing")
+
+    def check() -> None:
+        for name, text in FILES.items():
+            (folder / name).write_text(text)
+        command = [sys.executable, "-m", "mypy", "--strict", "--no-pretty", "--cache-dir", "cache", *FILES]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        (folder / "found").write_text(done.stdout + done.stderr)
+
+    return make_once(folder / "found", check).read_text()
+
+
+def test_a_model_a_metric_and_a_callback_of_a_user_are_checked_down_to_the_members_of_the_trainer(found):
+    assert "Found 4 errors in 2 files (checked 4 source files)" in found, found
+    assert "own_parts.py" not in found
     assert 'misspelt.py:8: error: "TrainerContext" has no attribute "global_steps"; maybe "global_step"?' in found
     assert 'misspelt.py:11: error: Argument 1 to "stop_training" of "TrainerContext" has incompatible type' in found
     assert 'misspelt.py:12: error: "Moment" has no attribute "contxt"; maybe "context"?' in found
 
 
-def test_the_types_of_the_installed_package_are_known_to_mypy(tmp_path):
-    (tmp_path / "right.py").write_text(RIGHT)
-    (tmp_path / "wrong.py").write_text(WRONG)
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-pretty", "--cache-dir", "cache", "right.py", "wrong.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert "Found 1 error in 1 file (checked 2 source files)" in done.stdout, done.stdout + done.stderr
-    assert 'wrong.py:4: error: Argument "every" to "Count" has incompatible type "str"; expected "int"' in done.stdout
+def test_the_types_of_the_installed_package_are_known_to_mypy(found):
+    assert "right.py" not in found
+    assert 'wrong.py:4: error: Argument "every" to "Count" has incompatible type "str"; expected "int"' in found

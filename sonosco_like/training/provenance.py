@@ -172,13 +172,12 @@ def _without_passwords(file: Path) -> bytes:
 def user_modules() -> dict[Path, Path]:
     """The files of the user's loaded modules, by the path that an import looks for: `package/module.py`."""
     found = {}
-    is_installed = functools.cache(_is_installed)  # of folders: thousands of modules are in a few hundred
     for name, module in sorted(sys.modules.items()):
         file = _source_of(module) if name.partition(".")[0] != _PACKAGE.name else None
-        if file is None or (is_installed(os.path.dirname(file)) and not os.path.islink(file)):  # noqa: PTH114, PTH120
+        if file is None or (_is_installed(os.path.dirname(file)) and not os.path.islink(file)):  # noqa: PTH114, PTH120
             continue
         source = Path(file).resolve()
-        if source.is_file() and not is_installed(str(source.parent)) and source.stat().st_size <= _LARGEST_SOURCE:
+        if source.is_file() and not _is_installed(str(source.parent)) and source.stat().st_size <= _LARGEST_SOURCE:
             found[_place(name, source)] = source
     return found
 
@@ -188,6 +187,7 @@ def _source_of(module: ModuleType | None) -> str | None:
     return file if isinstance(file, str) and file.endswith(".py") else None
 
 
+@functools.cache  # thousands of modules are in a few hundred folders
 def _is_installed(folder: str) -> bool:
     place = Path(folder).resolve()
     if any(part in _INSTALLED for part in place.parts):

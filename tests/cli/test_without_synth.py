@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from warm import warm_python
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
 import matrix_parts
@@ -20,7 +22,7 @@ REMEDY = "Install it with: pip install 'sonosco_like[synth]'"
 
 
 @pytest.fixture
-def sonosco(run_python, tmp_path):
+def sonosco(tmp_path):
     """Run a command where espeakng_loader is not installed."""
 
     def run(*args: object):
@@ -29,7 +31,8 @@ def sonosco(run_python, tmp_path):
             "from sonosco_like.cli import main",
             f"main({[str(arg) for arg in args]!r})",
         )
-        return run_python("\n".join(lines), cwd=tmp_path)
+        command = [*warm_python(), "-c", "\n".join(lines)]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
 
     return run
 
