@@ -66,10 +66,10 @@ class Mixture:
     """
 
     def __init__(self, sources: Indices, mixed: Sequence[WeightedManifest]) -> None:
-        self.sizes = np.bincount(sources, minlength=len(mixed)).tolist()
+        sizes = np.bincount(sources, minlength=len(mixed)).tolist()
         weights = [1.0 if each.weight is None else each.weight for each in mixed]
         self.counts = share_out(len(sources), weights)
-        for each, size, count in zip(mixed, self.sizes, self.counts, strict=True):
+        for each, size, count in zip(mixed, sizes, self.counts, strict=True):
             if not size:
                 raise DataError(f"No utterance of {each.manifest} can be used, but the mixture needs some of it.")
             if not count:
@@ -85,6 +85,11 @@ class Mixture:
         if self._drawn is None or self._drawn[0] != (seed, epoch):
             self._drawn = (seed, epoch), self._draw(seed, epoch)
         return self._drawn[1]
+
+    def rows_at_most(self) -> Indices:
+        """Each utterance as often as an epoch can have it at most, so that no batch of any epoch is a surprise."""
+        most = [-(-count // len(members)) + 1 for members, count in zip(self._members, self.counts, strict=True)]
+        return np.concatenate([np.repeat(each, times) for each, times in zip(self._members, most, strict=True)])
 
     def _draw(self, seed: int, epoch: int) -> Drawn:
         rows, passes = [], []

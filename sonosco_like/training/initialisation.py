@@ -17,7 +17,7 @@ from sonosco_like.models.adapters import frozen_by_adapters, is_of_adapter, merg
 from sonosco_like.models.pretrained import is_foreign
 from sonosco_like.runs.checkpoints import find_checkpoint
 from sonosco_like.serialization import Saved, serializable
-from sonosco_like.training.matching import Matching, Weights, match, refuse_misfits
+from sonosco_like.training.matching import Matching, Weights, match, pattern_of, refuse_misfits
 from sonosco_like.training.pretrained import pretrained_weights
 
 logger = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ def _frozen_remarks(model: nn.Module, matching: Matching) -> list[str]:
     stuck = [name for name in drawn if name in frozen]
     if not stuck:
         return []
-    patterns = list(dict.fromkeys(f"{name.partition('.')[0]}.*" for name in stuck))
+    patterns = list(dict.fromkeys(pattern_of(name, matching.matched) for name in stuck))
     return [
         f"`adapters` freeze {list_some(stuck, 3)}, drawn from the seed: they would never learn. Let them: "
         f"`also_train: {patterns}`"

@@ -116,7 +116,7 @@ def refuse_misfits(matching: Matching, run: Path, leave_out: Sequence[str]) -> N
     if matching.reshaped:
         names = [name.partition(" ")[0] for name in matching.reshaped]
         kept = (*matching.matched, *matching.by_symbol.names)
-        patterns = [*leave_out, *dict.fromkeys(_pattern(name, kept) for name in names)]
+        patterns = [*leave_out, *dict.fromkeys(pattern_of(name, kept) for name in names)]
         raise UsageError(
             f"init_from: {len(matching.reshaped)} weights of {matching.source} have another shape here: "
             f"{list_some(matching.reshaped, _MOST_LISTED)}. Build the model as it is in the checkpoint, or leave them "
@@ -166,7 +166,7 @@ def _fits(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _pattern(name: str, keep: Sequence[str]) -> str:
+def pattern_of(name: str, keep: Sequence[str]) -> str:
     """The shortest pattern that matches a weight and none of those in `keep`."""
     free = (part for part in _parents(name) if not any(other.startswith(f"{part}.") for other in keep))
     return next((f"{part}.*" for part in free), name)

@@ -233,8 +233,9 @@ def try_batch(trainer: Any, batch: Any, meter: MemoryMeter, seconds: float = 0.0
 def largest_batches(loader: AudioDataLoader) -> list[Any]:
     """The largest batch of each bucket as indices of the manifest, short to long."""
     loader.dataset.prepare()
-    largest = loader.sampler.largest_batches(loader.dataset.durations)
-    return [loader.dataset.usable[batch] for batch in largest]
+    dataset, mixture = loader.dataset, loader.dataset.mixture
+    rows = np.arange(len(dataset.usable)) if mixture is None else mixture.rows_at_most()
+    return [dataset.usable[rows[batch]] for batch in loader.sampler.largest_batches(dataset.durations[rows])]
 
 
 def remedy(trial: Trial, limit: float, sampler: BucketSampler) -> str:

@@ -72,6 +72,7 @@ def test_shares_follow_the_weights_and_no_utterance_comes_twice_before_all_came_
     if min(exact) < 1:
         return
     times: Counter[int] = Counter()
+    most = Counter(Mixture(sources, corpora).rows_at_most().tolist())
     drawn_in: set[tuple[int, int]] = set()
     for epoch in range(epochs):
         drawn = Mixture(sources, corpora).draw(seed, epoch)
@@ -79,6 +80,7 @@ def test_shares_follow_the_weights_and_no_utterance_comes_twice_before_all_came_
         counts = np.bincount(sources[drawn.rows], minlength=len(sizes))
         assert np.abs(counts - exact).max() < 1
         times.update(drawn.rows.tolist())
+        assert Counter(drawn.rows.tolist()) <= most
         drawn_in.update(zip(drawn.rows.tolist(), drawn.passes.tolist(), strict=True))
         for corpus in range(len(sizes)):
             often = [times[row] for row in np.flatnonzero(sources == corpus).tolist()]

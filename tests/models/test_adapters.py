@@ -179,6 +179,10 @@ def test_weights_that_are_new_and_frozen_are_told(tmp_path, caplog):
     source = {"run": tmp_path / "saved", "leave_out": ["ctc_output.*"]}
     initialise(make_model(adapters=LowRankAdapters(rank=1)), InitialWeights(**source), TOKENIZER)
     assert "drawn from the seed: they would never learn. Let them: `also_train: ['ctc_output.*']`" in caplog.text
+    other = make_model(adapters=LowRankAdapters(rank=1, patterns=["decoder.*"]))
+    left_out = next(name for name in other.state_dict() if name.startswith("encoder."))
+    initialise(other, InitialWeights(run=tmp_path / "saved", leave_out=[left_out]), TOKENIZER)
+    assert f"also_train: ['{left_out}']" in caplog.text, "not all of the encoder"
     caplog.clear()
     initialise(make_model(adapters=LowRankAdapters(rank=1, also_train=["ctc_output.*"])), InitialWeights(**source))
     assert "never learn" not in caplog.text
