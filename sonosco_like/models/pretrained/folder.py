@@ -212,7 +212,7 @@ def _pickle_refusal(path: Path, names: Iterable[str]) -> str:
         if ".nemo" in listed
         else 'Where you trust the file, install transformers and run: python -c "from transformers import AutoModel; '
         "AutoModel.from_pretrained('FOLDER').save_pretrained('NEW_FOLDER')\"; AutoModelForCTC keeps an output layer "
-        "over characters"
+        "over characters. Then copy the other JSON files, such as vocab.json, into the new folder"
     )
     return (
         f"{path} has its weights in a form that can run a program when it is opened ({listed}), so it is not read; "
