@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sonosco_like.errors import StorageError, UsageError
-from sonosco_like.runs.identity import Owners, checkpoint_folders
+from sonosco_like.runs.identity import Owners, checkpoint_folders, warn_once
 from sonosco_like.runs.run_folder import BEST, CHECKPOINTS, CONFIG, FINAL, LATEST, STEP, name_of
 from sonosco_like.serialization import (
     STATE_FILE,
@@ -24,7 +24,6 @@ from sonosco_like.serialization import (
 )
 
 logger = logging.getLogger(__name__)
-_warned: set[tuple[Path, str]] = set()
 
 PARTS = ("model", "averaging")  # the parts of a trainer that hold weights
 _LONGEST_POINTER = 1000
@@ -115,14 +114,7 @@ def warn_of_foreign_checkpoints(run: Path) -> None:
     owners = Owners(run, found)
     for path in (*found, run / FINAL):
         if reason_not_own := owners.reason_not_own(path):
-            _warn_once(path, f"{path.name} is not used: {reason_not_own}. Move it out of {run}.")
-
-
-def _warn_once(path: Path, message: str) -> None:
-    """Log a warning about a checkpoint, unless this process has: a command looks for checkpoints several times."""
-    if (path.absolute(), message) not in _warned:
-        _warned.add((path.absolute(), message))
-        logger.warning("%s", message)
+            warn_once(path, f"{path.name} is not used: {reason_not_own}. Move it out of {run}.")
 
 
 def own_final(run: Path) -> Path | None:
@@ -147,7 +139,7 @@ def is_intact(checkpoint: Path) -> bool:
     try:
         verify(checkpoint)
     except StorageError as error:
-        _warn_once(checkpoint, f"The checkpoint {checkpoint.name} is damaged and not used: {error}")
+        warn_once(checkpoint, f"The checkpoint {checkpoint.name} is damaged and not used: {error}")
         return False
     return True
 

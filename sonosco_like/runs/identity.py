@@ -32,6 +32,15 @@ logger = logging.getLogger(__name__)
 _FORM = re.compile(r"[0-9a-f]{32}")
 _LONGEST_ID = 1000
 _UNREADABLE = Origin("", -1)  # of a damaged checkpoint
+_warned: set[tuple[Path, str]] = set()
+
+
+def warn_once(path: Path, message: str) -> None:
+    """Log a warning about a file of a run, unless this process has: a command reads the same file several times."""
+    key = path.absolute(), message.replace(str(path.absolute()), "").replace(str(path), "")
+    if key not in _warned:
+        _warned.add(key)
+        logger.warning("%s", message)
 
 
 class Owners:
@@ -114,9 +123,9 @@ def read_environment(folder: Path) -> dict[str, Any]:
     """The content of `environment.yaml`; nothing, with a warning, if it is damaged, since no run depends on it."""
     path = folder / ENVIRONMENT
     try:
-        content: dict[str, Any] = loads(read_file(path), dict[str, Any]) if path.exists() else {}
+        content: dict[str, Any] = loads(read_file(path), dict[str, Any], source="") if path.exists() else {}
     except (StorageError, ConfigError) as error:
-        logger.warning("%s cannot be read, and is left as it is: %s", path, error)
+        warn_once(path, f"{path} cannot be read, and is left as it is: {error}")
         return {}
     return content
 

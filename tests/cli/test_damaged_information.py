@@ -77,6 +77,29 @@ def test_a_run_goes_on_without_them_or_with_something_else_in_their_place(folder
     assert load(folder / "final").global_step == 15
 
 
+def test_each_damage_is_a_warning_once(folder, monkeypatch, caplog):
+    monkeypatch.chdir(folder.parent)
+    newest = Checkpoints(folder).newest()
+    for path in (
+        folder / "environment.yaml",
+        folder / "changes.yaml",
+        folder / "run_id",
+        newest / "tensors.safetensors",
+    ):
+        spoil(path)
+    (folder / "tiny.yaml").write_text(CONFIG)
+    config = ["--config", "run/tiny.yaml", "--run-dir", "run", "--resume", "auto"]
+    assert run(["train", *config, "--set", "trainer.epochs=3", *IMPORT]) == 0
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    for damaged in (
+        "environment.yaml cannot be read",
+        "changes.yaml cannot be read",
+        "run_id was damaged",
+        newest.name,
+    ):
+        assert sum(damaged in warning for warning in warnings) == 1, damaged
+
+
 def test_what_killed_saves_left_is_cleared_at_the_next_start_and_nothing_else(folder):
     newest = Checkpoints(folder).newest()
     (folder / "checkpoints" / ".step-00000099.saving").mkdir()
