@@ -8,6 +8,7 @@ import sys
 
 import click
 import pytest
+from warm import warm_python
 
 from sonosco_like import cli
 from sonosco_like.cli import run
@@ -39,13 +40,16 @@ def test_schema_prints_json(capsys):
     assert {"$ref": "#/$defs/Experiment"} in printed["anyOf"], "a config needs no class at its top"
 
 
-def test_schema_knows_the_classes_of_modules_that_it_is_given(tmp_path, run_python):
+def test_schema_knows_the_classes_of_modules_that_it_is_given(tmp_path):
     module = "from sonosco_like import serializable\n@serializable\nclass Mine:\n    size: int = 1\n"
     (tmp_path / "own_classes.py").write_text(module)
-    code = "from sonosco_like.cli import run\nrun(['schema', '--indent', '0'{}])"
-    given = run_python(code.format(", '--import', 'own_classes'"), cwd=tmp_path)
-    assert "own_classes.Mine" in json.loads(given.stdout)["$defs"]
-    assert "own_classes.Mine" not in json.loads(run_python(code.format(""), cwd=tmp_path).stdout)["$defs"]
+
+    def schema(*arguments: str) -> str:
+        command = [*warm_python(), "-m", "sonosco_like", "schema", "--indent", "0", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, check=True, text=True).stdout
+
+    assert "own_classes.Mine" in json.loads(schema("--import", "own_classes"))["$defs"]
+    assert "own_classes.Mine" not in json.loads(schema())["$defs"]
 
 
 def test_a_misspelt_command_gets_a_suggestion(capsys):
