@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from sonosco_like.events import AbstractCallback, Moment
 from sonosco_like.metrics import DecodedBatch, metric
 from sonosco_like.metrics import Sums as Measured
 from sonosco_like.optim import SGD, AdamW, LinearLR
-from sonosco_like.serialization import serializable, state
+from sonosco_like.serialization import load, save, serializable, state
 from sonosco_like.training import ModelTrainer, seed_everything
 
 
@@ -183,6 +183,19 @@ class Gate(AbstractCallback):
         file = context.experiment.folder.with_suffix(".hold")
         while self.is_first_start and context.global_step >= self.at and file.exists():
             time.sleep(0.01)
+
+
+def whole_and_cut(run: Callable[..., ModelTrainer], folder: Path) -> tuple[ModelTrainer, ModelTrainer]:
+    """What `run` makes, trained to its end, and trained for 4 batches, saved, and continued from the file."""
+    whole = run()
+    whole.start_training()
+    cut = run(max_duration="4ba")
+    cut.start_training()
+    save(cut, folder / "cut")
+    resumed = load(folder / "cut")
+    resumed.max_duration = None
+    resumed.continue_training()
+    return whole, resumed
 
 
 def tiny_config(rest: str, epochs: int = 2) -> str:

@@ -8,11 +8,11 @@ import functools
 import pytest
 import torch
 from staged_host import Host
-from tiny import Diary, Sums, short_trainer
+from tiny import Diary, Sums, short_trainer, whole_and_cut
 
 from sonosco_like.errors import UsageError
 from sonosco_like.events import AbstractCallback, Moment, Stop, stage, stages_of
-from sonosco_like.serialization import load, save, serializable, state
+from sonosco_like.serialization import serializable, state
 from sonosco_like.training import ModelTrainer
 
 
@@ -388,13 +388,6 @@ def test_a_trainer_with_overrides_is_resumed_bit_for_bit(tmp_path):
     def run(*more, **fields):
         return short_trainer(Losses(), *more, cls=Scaled, train_data_loader=Sums(batches=3), **fields)
 
-    whole = run()
-    whole.start_training()
-    cut = run(max_duration="4ba")
-    cut.start_training()
-    save(cut, tmp_path / "cut")
-    resumed = load(tmp_path / "cut")
-    resumed.max_duration = None
-    resumed.continue_training()
+    whole, resumed = whole_and_cut(run, tmp_path)
     assert resumed.callbacks[0].seen == whole.callbacks[0].seen
     assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True))

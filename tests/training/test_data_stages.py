@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from tiny import whole_and_cut
 
-from sonosco_like import load, save, serializable
+from sonosco_like import serializable
 from sonosco_like.callbacks import HistoryRecorder
 from sonosco_like.data import Alphabet, AudioDataLoader, AudioDataset, BucketSampler, ManifestPart
 from sonosco_like.data.features import LogMel
@@ -213,14 +214,7 @@ def test_a_run_whose_data_was_changed_is_resumed_bit_for_bit(manifest, tmp_path)
         train = loader_of(manifest, part=ManifestPart(keep="train"))
         return make_trainer(("post-process", odd_rows), Diary(), HistoryRecorder(), train=train, epochs=3, **fields)
 
-    whole = run()
-    whole.start_training()
-    cut = run(max_duration="4ba")
-    cut.start_training()
-    save(cut, tmp_path / "cut")
-    resumed = load(tmp_path / "cut")
-    resumed.max_duration = None
-    resumed.continue_training()
+    whole, resumed = whole_and_cut(run, tmp_path)
     assert resumed.callbacks[1].trained == whole.callbacks[1].trained
     assert set(whole.callbacks[1].trained) <= set(ids(1, 3, 5, 7, 9, 11))
     assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True))
