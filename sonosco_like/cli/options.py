@@ -226,8 +226,8 @@ def _given(manifests: Manifests) -> dict[str, list[Path]]:
 
 
 def _in_config(paths: Sequence[Path]) -> Any:
-    """The manifests as the field of a dataset: a path, or a list of manifests without weights."""
-    return paths[0].as_posix() if len(paths) == 1 else [{"manifest": path.as_posix()} for path in paths]
+    """The manifests as the field of a dataset: a path, or a list of paths."""
+    return paths[0].as_posix() if len(paths) == 1 else [path.as_posix() for path in paths]
 
 
 def _in_override(paths: Sequence[Path]) -> str:
@@ -235,7 +235,7 @@ def _in_override(paths: Sequence[Path]) -> str:
     from sonosco_like.serialization import quote_override
 
     quoted = [quote_override(path.as_posix()) for path in paths]
-    return quoted[0] if len(paths) == 1 else f"[{', '.join(f'{{manifest: {each}}}' for each in quoted)}]"
+    return quoted[0] if len(paths) == 1 else f"[{', '.join(quoted)}]"
 
 
 def _manifest_of(name: str) -> str:

@@ -103,12 +103,12 @@ class AudioDataset:
     silent (no sample above `silence`), if its length is not within `min_duration` and `max_duration`, or if its text
     has a character without label. `on_bad: error` stops and names its row, `on_bad: skip` lists the row and continues.
 
-    `manifest` is a file, or a list of files with weights, such as `[{manifest: a.jsonl, weight: 3}, {manifest: b.jsonl,
-    weight: 1}]`, whose utterances are mixed. With `part` the dataset is one part of the manifest, such as
-    `{keep: val, by: speaker}`.
+    `manifest` is a file, or a list of files whose utterances are mixed, perhaps with weights, such as
+    `[{manifest: a.jsonl, weight: 3}, {manifest: b.jsonl, weight: 1}]`. With `part` the dataset is one part of its rows,
+    such as `{keep: val, by: speaker}`.
     """
 
-    manifest: Path | list[WeightedManifest]
+    manifest: Path | list[Path | WeightedManifest]
     features: FeatureExtractor = field(default_factory=LogMel)
     normalization: Normalization | None = field(default_factory=UtteranceNormalization)
     cleaner: TextCleaner | None = field(default_factory=TextCleaner)
@@ -123,7 +123,7 @@ class AudioDataset:
 
     def __post_init__(self) -> None:
         if isinstance(self.manifest, list):
-            check_mixture(self.manifest)
+            check_mixture(self._weighted)
         if self.max_duration is not None and not 0 <= self.min_duration <= self.max_duration:
             raise UsageError(
                 f"`max_duration` must not be less than `min_duration`, got {self.max_duration} and {self.min_duration}."
@@ -155,7 +155,12 @@ class AudioDataset:
     @property
     def manifests(self) -> list[Path]:
         """The path of the manifest, or of each manifest of a mixture."""
-        return [each.manifest for each in self.manifest] if isinstance(self.manifest, list) else [self.manifest]
+        return [each.manifest for each in self._weighted]
+
+    @property
+    def _weighted(self) -> list[WeightedManifest]:
+        given = self.manifest if isinstance(self.manifest, list) else [self.manifest]
+        return [each if isinstance(each, WeightedManifest) else WeightedManifest(manifest=each) for each in given]
 
     @property
     def name(self) -> str:
@@ -170,11 +175,9 @@ class AudioDataset:
     @cached_property
     def mixture(self) -> Mixture | None:
         """What draws the utterances of an epoch from `usable`; None if each of them is in every epoch once."""
-        mixed = self.manifest
-        if not isinstance(mixed, list) or all(each.weight is None for each in mixed):
+        if all(each.weight is None for each in self._weighted):
             return None
-        sources = self.utterances.sources[self.usable]
-        return Mixture(sources, mixed)
+        return Mixture(self.utterances.sources[self.usable], self._weighted)
 
     @cached_property
     def out_of_limits(self) -> dict[str, str]:

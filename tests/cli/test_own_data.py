@@ -87,7 +87,7 @@ def test_several_training_manifests_are_one_corpus_and_continue_by_the_same_comm
     assert "resumed from step 6" in capsys.readouterr().out
     written = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["trainer"]
     manifests = written["train_data_loader"]["dataset"]["manifest"]
-    assert [each["manifest"] for each in manifests] == [str(noise / "train.jsonl"), str(val)]
+    assert manifests == [str(noise / "train.jsonl"), str(val)]
 
 
 def test_check_prints_the_shares_of_a_mixture(config, tmp_path, val, capsys):

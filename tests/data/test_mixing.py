@@ -111,6 +111,10 @@ def test_without_weights_each_utterance_is_there_once_under_a_name_of_its_own(co
     names = heard(loader(corpora, None, None), 0)
     expected = [f"{corpus}:wav/{number:03d}" for corpus, size in ((1, SMALL), (2, LARGE)) for number in range(size)]
     assert sorted(names) == expected
+    paths = loads(f"class: AudioDataset\nmanifest: [{corpora[0]}, {corpora[1]}]")
+    assert [each.id for each in paths.utterances] == expected
+    assert paths.mixture is None
+    assert [each.id for each in AudioDataset(manifest=list(map(str, corpora))).utterances] == expected
 
 
 @pytest.mark.parametrize("workers", [0, 2])
