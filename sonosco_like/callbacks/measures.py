@@ -81,7 +81,7 @@ def lower_is_better(measure: str, context: TrainerContext) -> bool:
 
 
 def monitored_weights(measure: str, context: TrainerContext) -> Literal["", "plain", "averaged"]:
-    """Which weights a measure judges: plain or averaged; empty if the trainer keeps no average of the weights."""
+    """Which weights a measure is of: plain or averaged; empty if the trainer keeps no average of the weights."""
     if getattr(context, "averaging", None) is None:
         return ""
     of_a_set = any(name and measure.startswith(f"val_{name}_") for name in context.validation_sets)

@@ -147,7 +147,7 @@ class ModelCheckpoint(AbstractCallback):
             return
         if monitored_weights(self.monitor, context) == "plain" and self.monitor.startswith("val_"):
             logger.warning(
-                "ModelCheckpoint ranks by %s, which judges the plain weights: the best checkpoint is used with its "
+                "ModelCheckpoint ranks by %s, a measure of the plain weights: the best checkpoint is used with its "
                 "plain weights, not with their average. To use the average, monitor val_ema_%s.",
                 self.monitor, self.monitor.removeprefix("val_"),
             )  # fmt: skip

@@ -159,13 +159,13 @@ class AllPredictionsSame(AbstractCallback):
         """Collect the texts of one batch."""
         if not self._validating:
             return
-        judged = moment.result
-        if not isinstance(judged, DecodedBatch):
-            judged = DecodedBatch(moment.args["batch"], moment.args["output"], predicted=judged)
-        if judged.hypothesis_texts is not None:
-            hypotheses, references = list(judged.hypotheses), list(judged.references)
+        decoded = moment.result
+        if not isinstance(decoded, DecodedBatch):
+            decoded = DecodedBatch(moment.args["batch"], moment.args["output"], predicted=decoded)
+        if decoded.hypothesis_texts is not None:
+            hypotheses, references = list(decoded.hypotheses), list(decoded.references)
         else:
-            hypotheses, references = ([_prediction_text(each) for each in part] for part in judged.examples)
+            hypotheses, references = ([_prediction_text(each) for each in part] for part in decoded.examples)
         self._hypotheses.update(hypotheses)
         self._references.update(references)
         self._validating = False

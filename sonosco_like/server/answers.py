@@ -54,7 +54,7 @@ class Segment(BaseModel):
 
 
 class Result(BaseModel):
-    """What one model heard."""
+    """The result of one model."""
 
     model: str
     text: str
@@ -65,7 +65,7 @@ class Result(BaseModel):
 
 
 class Results(BaseModel):
-    """What each of the models heard."""
+    """The results of the models."""
 
     results: list[Result]
 
@@ -132,23 +132,23 @@ class Saved(BaseModel):
     rows: int
 
 
-def openai_answer(heard: dict[str, Any], form: Form, language: str, with_words: bool) -> dict[str, Any] | str:
+def openai_answer(result: dict[str, Any], form: Form, language: str, with_words: bool) -> dict[str, Any] | str:
     """A transcript in the form that a client of OpenAI's API asked for; a text is sent as it is."""
     if form == "text":
-        return f"{heard['text']}\n"
+        return f"{result['text']}\n"
     if form in ("srt", "vtt"):
-        subtitles: str = heard["subtitles"]
+        subtitles: str = result["subtitles"]
         return subtitles
-    usage = {"type": "duration", "seconds": math.ceil(heard["duration"])}
+    usage = {"type": "duration", "seconds": math.ceil(result["duration"])}
     if form == "json":
-        return {"text": heard["text"], "usage": usage}
+        return {"text": result["text"], "usage": usage}
     answer = {
-        "task": "transcribe", "language": language, "duration": heard["duration"], "text": heard["text"],
-        "segments": [_openai_segment(number, each) for number, each in enumerate(heard["segments"])],
+        "task": "transcribe", "language": language, "duration": result["duration"], "text": result["text"],
+        "segments": [_openai_segment(number, each) for number, each in enumerate(result["segments"])],
         "usage": usage,
     }  # fmt: skip
     if with_words:
-        answer["words"] = [{name: word[name] for name in ("word", "start", "end")} for word in heard["words"]]
+        answer["words"] = [{name: word[name] for name in ("word", "start", "end")} for word in result["words"]]
     return answer
 
 

@@ -114,10 +114,10 @@ def _add_transcription(app: FastAPI, service: Service) -> None:
             int, Form(ge=0, le=_MOST_HYPOTHESES, description="how many hypotheses of each segment to send too")
         ] = 0,
     ) -> Response:
-        """What one or several models hear: text, words with times and confidences, segments, n best hypotheses."""
+        """The results of one or several models: text, words with times and confidences, segments, n best hypotheses."""
         names = service.names(model)
-        heard = await service.hear(names, await file.read(), n_best)
-        return JSONResponse({"results": [{"model": name, **each} for name, each in zip(names, heard, strict=True)]})
+        results = await service.hear(names, await file.read(), n_best)
+        return JSONResponse({"results": [{"model": name, **each} for name, each in zip(names, results, strict=True)]})
 
     text = {"content": {"text/plain": {"schema": {"type": "string"}}, "application/json": {}}}
 
@@ -140,8 +140,8 @@ def _add_transcription(app: FastAPI, service: Service) -> None:
                 400, "no_stream", "Answers are not streamed here: leave out `stream`, or use /v1/stream."
             )
         form = response_format if response_format in ("srt", "vtt") else None
-        (heard,) = await service.hear(service.names([model]), await file.read(), form=form)
-        answer = answers.openai_answer(heard, response_format, language, "word" in (timestamp_granularities or []))
+        (result,) = await service.hear(service.names([model]), await file.read(), form=form)
+        answer = answers.openai_answer(result, response_format, language, "word" in (timestamp_granularities or []))
         return PlainTextResponse(answer) if isinstance(answer, str) else JSONResponse(answer)
 
 

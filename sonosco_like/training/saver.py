@@ -133,8 +133,8 @@ class WeightAverage:
     """An exponential moving average of the weights, updated at every optimizer step.
 
     The share of the old average is `decay`, less in the beginning: (1 + n) / (10 + n) after n steps, so that the first
-    weights are soon forgotten. Validations judge it beside the weights themselves, as `val_ema_<measure>`, and a
-    finished model is used with it. Statistics such as those of batch normalisation are averaged too.
+    weights are soon forgotten. Validations measure it beside the weights themselves, as `val_ema_<measure>`,
+    and a finished model is used with it. Statistics such as those of batch normalisation are averaged too.
     """
 
     decay: float = 0.999
@@ -183,24 +183,21 @@ _State = dict[str, Any]
 class UsedWeights:
     """The record in a checkpoint about its weights.
 
-    A checkpoint that is the best by a measure is used with the weights which that measure judges: `plain` ones, or
-    their `averaged` ones. At the end of a training callbacks put other weights in the place of its own, the best or a
-    mean of several: `origin` says where they are from. Every checkpoint holds those of the training all the same,
-    whenever it is written, and the training goes on from them. Only `final/` holds the others.
+    A checkpoint that is the best by a measure is used with the weights that were measured: the `plain` ones, or their
+    average (`averaged`). At the end of a training, callbacks replace the weights by the best ones or by a mean of
+    several; `origin` says where they are from. Only `final/` holds these. Each checkpoint still holds the weights of
+    the training, whenever it is written, and a continued training starts from them.
     """
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
         self._own: dict[str, _State] = {}  # those of the training, while others are in their place
-        self._best: tuple[int, str] = (
-            -1,
-            "",
-        )  # at which step a checkpoint was the best, and which weights were judged
+        self._best: tuple[int, str] = (-1, "")  # the step of the best checkpoint, and which weights were measured
         self.origin = ""
         self.kind = ""
 
     def note_best(self, kind: str) -> None:
-        """Record which weights the measure judges that makes this step the best; of several measures, the first."""
+        """Record which weights made this step the best; of several measures, the first one counts."""
         step = self._trainer.global_step
         if kind and self._best[0] != step:
             self._best = step, kind
