@@ -18,9 +18,9 @@ from sonosco_like.callbacks import FreezeParameters, ModelCheckpoint
 from sonosco_like.cli import run
 from sonosco_like.data import AudioDataLoader, AudioDataset, BucketSampler
 from sonosco_like.data.pretrained_features import Waveform, WhisperLogMel
-from sonosco_like.decoding import GreedyCTCDecoder
-from sonosco_like.losses import CTCLoss
-from sonosco_like.models import Encoder, Recogniser
+from sonosco_like.decoding import AttentionBeamDecoder, GreedyCTCDecoder
+from sonosco_like.losses import CTCLoss, JointLoss
+from sonosco_like.models import Encoder, KeyValueDecoder, Recogniser
 from sonosco_like.models.pretrained import read_weights
 from sonosco_like.optim import AdamW
 from sonosco_like.training import Experiment, ModelTrainer, seed_everything
@@ -37,6 +37,7 @@ VARIANTS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {  # the referen
         lambda: whisper("WhisperForConditionalGeneration", max_source_positions=400).half(),
         {"max_shard_size": "20KB"},
     ),
+    "whisper-attention": (lambda: whisper(max_source_positions=400), {}),
 }
 
 
@@ -69,20 +70,26 @@ def loader(manifest: Path, features: Any) -> AudioDataLoader:
     return AudioDataLoader(dataset=dataset, sampler=BucketSampler(batch_size=2))
 
 
-def experiment_of(weights: Path, manifest: Path) -> Experiment:
-    """Four batches, of which the first trains the output layer alone."""
+def experiment_of(weights: Path, manifest: Path, attention: bool) -> Experiment:
+    """Four batches, of which the first trains all but the encoder."""
     seed_everything(1)
     encoder = read_weights(weights).encoder
     features = WhisperLogMel() if read_weights(weights).family == "whisper" else Waveform()
-    model = Recogniser(vocabulary_size=ALPHABET.size, features=features.size, encoder=encoder)
+    model = Recogniser(
+        vocabulary_size=ALPHABET.size,
+        features=features.size,
+        encoder=encoder,
+        ctc=True,
+        attention_decoder=KeyValueDecoder(size=8) if attention else None,
+    )
     torch.nn.init.normal_(model.ctc_output.weight)  # so that it writes more than blanks
     trainer = ModelTrainer(
         model=model,
-        loss=CTCLoss(too_long="skip"),
+        loss=JointLoss(ctc=CTCLoss(too_long="skip")) if attention else CTCLoss(too_long="skip"),
         epochs=1,
         train_data_loader=loader(manifest, features),
         val_data_loader=loader(manifest, features),
-        decoder=GreedyCTCDecoder(),
+        decoder=AttentionBeamDecoder(beam_size=2, ctc_weight=0.9) if attention else GreedyCTCDecoder(),
         optimizer=AdamW(lr=0.003, layer_decay=0.9),
         callbacks=[FreezeParameters(until="1ba"), ModelCheckpoint(every="2ba")],
     )
@@ -95,7 +102,7 @@ def outputs(reference: Any, encoder: Encoder) -> tuple[torch.Tensor, torch.Tenso
     encoder.eval()
     variant, whole = reference.variant, reference.float()
     reference = getattr(whole, "model", getattr(whole, "wav2vec2", whole))
-    if variant == "whisper":
+    if variant.startswith("whisper"):
         features_BTF = torch.randn(1, 800, 80)
         return reference.encoder(features_BTF.mT).last_hidden_state, encoder(features_BTF, torch.tensor([800]))[0]
     samples_BN = torch.randn(1, 3000)
@@ -104,7 +111,9 @@ def outputs(reference: Any, encoder: Encoder) -> tuple[torch.Tensor, torch.Tenso
 
 def test_a_variant_is_loaded_trained_resumed_transcribed_and_exported(reference, weights, manifest, tmp_path, capsys):
     folder = tmp_path / "run"
-    untouched, experiment = experiment_of(weights, manifest).trainer, experiment_of(weights, manifest)
+    attention = reference.variant == "whisper-attention"
+    untouched, experiment = (experiment_of(weights, manifest, attention) for _ in range(2))
+    untouched = untouched.trainer
     initialise(untouched.model, weights, ALPHABET)
     expected_BSD, got_BSD = outputs(reference, untouched.model.encoder)
     torch.testing.assert_close(got_BSD, expected_BSD, atol=1e-5, rtol=0)
@@ -112,7 +121,7 @@ def test_a_variant_is_loaded_trained_resumed_transcribed_and_exported(reference,
     trainer = experiment.trainer
     assert experiment.start(folder) == 0
     batch = next(iter(untouched.train_data_loader))
-    losses = [CTCLoss()(each.model.eval()(batch), batch).item() for each in (untouched, trainer)]
+    losses = [each.loss(each.model.eval()(batch), batch).item() for each in (untouched, trainer)]
     assert losses[1] < 0.9 * losses[0]
     parts = dict(untouched.model.encoder.named_parameters())
     assert all(not torch.equal(each, parts[name]) for name, each in trainer.model.encoder.named_parameters())
