@@ -109,6 +109,7 @@ def serve(path: str) -> None:
     commands = [f"sonosco_like.cli.{each.name}" for each in pkgutil.iter_modules(sonosco_like.cli.__path__)]
     for name in [*THEIRS, *OURS, *commands]:
         importlib.import_module(name)
+    importlib.import_module("sonosco_like.training.provenance").user_modules()  # remembers which folders are installed
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

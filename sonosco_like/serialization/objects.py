@@ -197,7 +197,7 @@ class ObjectConverter(Compound):
                 return entry, self._version_without_class(entry, node)
             return reader.problem(node, f"needs `class`: which {self.name} is it? One of {_list_names(self._names())}")
         with reader.at(CLASS):
-            found = find_registration(class_node, "class", reader, self._names())
+            found = find_registration(class_node, "class", reader, self._names)
             if isinstance(found, Invalid):
                 return INVALID
             if not fits(found[0].target, self.base):
@@ -337,15 +337,15 @@ def _takes_null(field: FieldPlan | None, null: Node) -> bool:
 
 
 def find_registration(
-    node: Node, kind: str, reader: Reader, candidates: list[str]
+    node: Node, kind: str, reader: Reader, candidates: Callable[[], list[str]]
 ) -> tuple[Registration, int] | Invalid:
-    """The registered class or function that a scalar names, and the version."""
+    """The registered class or function that a scalar names, and the version; `candidates` are names for the hint."""
     if not isinstance(node, ScalarNode) or kind_of(node) is not Kind.TEXT:
         return reader.expected(node, f"the name of a {kind}")
     name, version = _split(node.value)
     entry = REGISTRY.find(name)
     if entry is None or entry.kind != kind:
-        hint = did_you_mean(name, candidates) or did_you_mean(
+        hint = did_you_mean(name, candidates()) or did_you_mean(
             name, [e.name for e in REGISTRY.registrations() if e.kind == kind]
         )
         remedy = hint or "; if it is your own, import its module first (--import MODULE)"

@@ -262,7 +262,7 @@ def _restore_object(value: Any, node: Node, reader: Reader, covered: bool) -> No
     if class_node is None:
         reader.problem(node, "expected a mapping with `class`")
         return
-    found = find_registration(class_node, CLASS, reader, [])
+    found = find_registration(class_node, CLASS, reader, list)
     if not isinstance(found, tuple):
         return
     if found[0].target is not type(value):

@@ -59,7 +59,7 @@ class CallableConverter(ObjectConverter):
 
     def read(self, node: Node, reader: Reader) -> Any:
         if isinstance(node, ScalarNode):
-            found = find_registration(node, "function", reader, function_names())
+            found = find_registration(node, "function", reader, function_names)
             return INVALID if isinstance(found, Invalid) else found[0].target
         if is_mapping(node) and value_of(node, FUNCTION) is not None:
             return self._partial(node, reader)
@@ -106,7 +106,7 @@ class CallableConverter(ObjectConverter):
     def _partial(self, node: MappingNode, reader: Reader) -> Any:
         items = mapping_items(node, reader)
         with reader.at(FUNCTION):
-            found = find_registration(items[FUNCTION], "function", reader, function_names())
+            found = find_registration(items[FUNCTION], "function", reader, function_names)
         if isinstance(found, Invalid):
             return INVALID
         known_problems = reader.problem_count
