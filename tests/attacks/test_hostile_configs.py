@@ -201,7 +201,7 @@ def test_the_place_is_checked_where_it_is_written_to_as_well(here, tmp_path):
 
 READ_ONLY = {
     "Experiment.init_from", "InitialWeights.run", "AudioDataset.manifest", "NoiseFiles.files",
-    "Reverberation.responses", "NGramLanguageModel.path", "SentencePieceTokenizer.model",
+    "Reverberation.responses", "NGramLanguageModel.path", "SentencePieceTokenizer.model", "WeightedManifest.manifest",
 }  # fmt: skip
 IN_THE_RUN = {"path"}  # of a callback that writes files: a name in the run folder, see test_hostile_run_folders.py
 _SUSPICIOUS = re.compile(r"path|file|folder|dir|remote|url|uri|output|save|log_to|target_", re.IGNORECASE)
