@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 import httpx
@@ -31,17 +32,18 @@ FILES, CLIENTS = 200, 32
 DIRECT, SERVED = "transcribe", "serve"
 
 
-def processor_seconds_of(session: int) -> float:
-    """Processor seconds of all processes of a session."""
-    ticks = 0
+def processor_seconds_of(session: int) -> Counter[str]:
+    """Processor seconds of the processes of a session by their names; `python` is the one that speaks HTTP."""
+    seconds: Counter[str] = Counter()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            about, _, rest = (folder / "stat").read_text().rpartition(")")
         except OSError:
             continue
+        fields = rest.split()
         if int(fields[3]) == session:
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+            seconds[about.partition("(")[2]] += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
 
 
 async def send_all(address: str, contents: list[bytes]) -> list[str]:
@@ -64,15 +66,19 @@ def measure(address: str, session: int, paths: list[Path], folder: Path) -> None
     contents = [path.read_bytes() for path in paths]
     direct = [str(each) for each in transcriber.transcribe(paths)]
     assert asyncio.run(send_all(address, contents)) == direct, "both hear the same"
-    rounds, wall = [], []
+    rounds, wall, parts = [], [], Counter[str]()
     for _ in range(turns(5)):
         before, began = processor_seconds_of(session), time.perf_counter()
         asyncio.run(send_all(address, contents))
         wall.append(time.perf_counter() - began)
-        served = processor_seconds_of(session) - before
-        rounds.append({SERVED: served, DIRECT: processor_seconds(lambda: transcriber.transcribe(paths))})
+        served = processor_seconds_of(session)
+        served.subtract(before)
+        parts += served
+        rounds.append({SERVED: served.total(), DIRECT: processor_seconds(lambda: transcriber.transcribe(paths))})
     print_ratios({name: statistics.median(each[name] for each in rounds) for name in (DIRECT, SERVED)}, DIRECT)
     ratio = statistics.median(each[SERVED] / each[DIRECT] for each in rounds)
+    shares = ", ".join(f"{name} {each / parts.total():.0%}" for name, each in parts.most_common())
+    print(f"by process: {shares}")
     seconds = sum(soundfile.info(path).duration for path in paths)
     print(f"median ratio of the rounds {ratio:.2f} x; {seconds / statistics.median(wall):.0f} x real time by the clock")
     report(Row(f"serving {FILES} recordings to {CLIENTS} clients", ratio, "the transcriber on the files", goal=1.25))

@@ -63,7 +63,8 @@ def serve(
 ) -> int:
     """Serve recognisers over HTTP, with a web page.
 
-    Each model is a run folder, a checkpoint, or a folder of `sonosco export`; its name is that of the folder, or NAME.
+    Each model is a run folder, a checkpoint, a folder of `sonosco export`, or a graph in such a folder, as those of 8
+    bits; its name is that of the folder, or NAME.
     Clients send recordings to /v1/transcribe, or as to OpenAI's API to /v1/audio/transcriptions. The address / is a
     page to speak to the models, /docs lists all addresses. A server that other machines can reach needs a token. Ctrl-C
     or SIGTERM finishes the requests that were taken; the exit code is then 0.
@@ -72,7 +73,7 @@ def serve(
     Examples:
       sonosco serve runs/digits
       sonosco serve small=runs/las large=runs/conformer --port 8000
-      sonosco serve runs/las las-onnx
+      sonosco serve runs/las las-onnx las-onnx/model.int8.onnx
       sonosco serve runs/las --host 0.0.0.0 --token-file token.txt
       sonosco serve runs/las --collect corrections
     """
@@ -114,7 +115,9 @@ def named_models(arguments: tuple[str, ...]) -> dict[str, Path]:
 
 
 def _name_of(path: Path) -> str:
-    """The name of a run; of a checkpoint in it, with the name of its run before it."""
+    """The name of a run, or of the folder of a graph; of a checkpoint in it, with the name of its run before it."""
+    if path.suffix in (".onnx", ".pt2"):
+        return _name_of(path.parent) + ("-int8" if ".int8." in path.name else "")
     parts = [part for part in path.resolve().parts if part != "checkpoints"]
     is_inside = len(parts) > 1 and (parts[-1] in _MODELS_OF_RUNS or parts[-1].startswith("step-"))
     return "-".join(parts[-2:] if is_inside else parts[-1:])

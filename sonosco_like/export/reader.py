@@ -24,38 +24,42 @@ from sonosco_like.inference.transcriber import WaveformTranscriber
 from sonosco_like.records import Hypothesis, Output
 from sonosco_like.serialization import loads
 
-_GRAPHS = ("model.onnx", "encoder.onnx", "model.pt2", "encoder.pt2")
+_GRAPHS = ("model.onnx", "encoder.onnx", "model.pt2", "encoder.pt2", "model.int8.onnx", "encoder.int8.onnx")
 
 
-def open_export(folder: Path, settings: DecoderSettings, longest: float | None) -> ExportTranscriber | None:
-    """The transcriber of an exported folder; None for any other folder."""
-    found = [name for name in _GRAPHS if (folder / name).is_file()]
-    if not found:
+def open_export(path: Path, settings: DecoderSettings, longest: float | None) -> ExportTranscriber | None:
+    """The transcriber of an exported folder, or of the graph in it with this path; None for any other path.
+
+    Of a folder with graphs of both kinds, those of 8 bits are taken only if the path names one.
+    """
+    graph = next((each for each in (path, *(path / name for name in _GRAPHS)) if each.is_file()), path)
+    if graph.name not in _GRAPHS:
         return None
-    if found[0].endswith(".onnx"):
+    folder = graph.parent
+    if graph.suffix == ".onnx":
         require_packages("onnxruntime")
     try:
-        graphs = Recogniser(folder, threads=torch.get_num_threads())
-        transcriber = ExportTranscriber(graphs, _kind_of(folder, found[0]), longest)
+        graphs = Recogniser(folder, int8=".int8." in graph.name, threads=torch.get_num_threads())
+        transcriber = ExportTranscriber(graphs, _kind_of(graph), longest)
     except KeyError as error:
         raise UsageError(
-            f"{folder / found[0]} has no `{error.args[0]}` in its metadata, as a file of `sonosco export` would. "
+            f"{graph} has no `{error.args[0]}` in its metadata, as a file of `sonosco export` would. "
             f"Export the run again: sonosco export RUN --output {folder} --force"
         ) from None
     except Exception as error:  # whatever onnxruntime or torch raise for a file that is broken or of other origin
         reason = (str(error).strip().splitlines() or [""])[0][:200]
         raise UsageError(
-            f"{folder / found[0]} cannot be used: {type(error).__name__}: {as_sentence(reason)} "
+            f"{graph} cannot be used: {type(error).__name__}: {as_sentence(reason)} "
             f"Export the run again: sonosco export RUN --output {folder} --force"
         ) from None
     transcriber.decoder = settings.apply(transcriber.decoder, transcriber.model)
     return transcriber
 
 
-def _kind_of(folder: Path, graph: str) -> str:
-    if (folder / TOKENS).is_file():
+def _kind_of(graph: Path) -> str:
+    if (graph.parent / TOKENS).is_file():
         return "sherpa"
-    return "onnx" if graph.endswith(".onnx") else "torch-export"
+    return "onnx" if graph.suffix == ".onnx" else "torch-export"
 
 
 class ExportTranscriber(WaveformTranscriber):

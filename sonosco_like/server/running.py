@@ -74,6 +74,7 @@ async def _serve(settings: Settings, listener: socket.socket, say: Callable[[str
         service = Service(recognisers, decoders, settings.limits, access, metrics, collector)
         config = uvicorn.Config(
             make_app(service), lifespan="off", log_level="warning", access_log=False, server_header=False,
+            proxy_headers=False,  # what they claim about the client is not used
             timeout_graceful_shutdown=round(settings.limits.timeout), timeout_keep_alive=30, ws="websockets-sansio",
             ws_max_size=1 << 20, backlog=512,
         )  # fmt: skip

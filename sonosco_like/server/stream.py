@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import struct
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,9 +92,10 @@ async def _serve(socket: WebSocket, service: Service) -> None:
 async def _listen(
     socket: WebSocket, service: Service, speech: _Speech, arrived: asyncio.Event, partial: asyncio.Task[None]
 ) -> None:
-    """Take samples until the client stops."""
+    """Take samples until the client stops; speech comes as fast as it is spoken, so there is an end to waiting."""
+    end = time.monotonic() + 2 * service.limits.max_seconds + service.limits.timeout
     while not speech.has_ended:
-        message = await _next(socket, service)
+        message = await _next(socket, service, end)
         if partial.done():
             partial.result()
         if isinstance(message, str):
@@ -128,12 +131,14 @@ async def _send_partial(
             await socket.send_json({"type": "partial", "text": text, "seconds": round(heard_until, 2)})
 
 
-async def _next(socket: WebSocket, service: Service) -> str | bytes:
-    """The next message of the client."""
+async def _next(socket: WebSocket, service: Service, end: float = math.inf) -> str | bytes:
+    """The next message of the client, which has to come in time, and before the end."""
+    seconds = min(service.limits.timeout, end - time.monotonic())
     try:
-        message = await asyncio.wait_for(socket.receive(), service.limits.timeout)
+        message = await asyncio.wait_for(socket.receive(), seconds)
     except (TimeoutError, asyncio.TimeoutError):
-        raise RefusedError(408, "timeout", f"Nothing came for {service.limits.timeout:g} s.") from None
+        reason = "Nothing came in time" if seconds == service.limits.timeout else "The stream was open for too long"
+        raise RefusedError(408, "timeout", f"{reason}. Begin another one.") from None
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1000))
     found = message.get("bytes")

@@ -13,6 +13,7 @@ from trained_runs import Digits
 
 import sonosco_like
 from sonosco_like import load_transcriber
+from sonosco_like.cli.serve import named_models
 from sonosco_like.inference import DecoderSettings
 from sonosco_like.inference.exporters import open_transcriber
 
@@ -28,7 +29,7 @@ def exports(digits: Digits, tmp_path_factory):
     """An export of the digits in each format that has one graph from the waveform on."""
     folder = tmp_path_factory.mktemp("exports")
     for name in FORMATS:
-        sonosco_like.export(digits.run, folder / name, name, verify=False)
+        sonosco_like.export(digits.run, folder / name, name, int8=name == "onnx", verify=False)
     return folder
 
 
@@ -62,6 +63,24 @@ def test_the_server_answers_with_an_export_as_with_its_run(serve, digits, export
     assert not (exports / "executed").exists()
 
 
+def test_graphs_of_8_bits_are_taken_if_their_file_is_named_or_there_are_no_others(digits, exports, tmp_path):
+    def heard(path):
+        transcriber = open_transcriber(path, None, DecoderSettings(), None)
+        return [transcriber(digits.audio(row)).as_dict()["segments"] for row in digits.rows()[:4]]
+
+    whole, small = heard(exports / "onnx"), heard(exports / "onnx" / "model.int8.onnx")
+    assert heard(exports / "onnx" / "model.onnx") == whole
+    assert [[each["text"] for each in row] for row in small] == [[each["text"] for each in row] for row in whole]
+    assert small != whole  # the confidences of rounded weights are others
+    shutil.copytree(exports / "onnx", tmp_path / "small", ignore=shutil.ignore_patterns("model.onnx"))
+    assert heard(tmp_path / "small") == small
+
+
+def test_the_name_of_a_graph_is_that_of_its_folder():
+    found = named_models(("las-onnx", "las-onnx/model.int8.onnx", "other/model.onnx", "tiny=las-onnx/model.int8.onnx"))
+    assert list(found) == ["las-onnx", "las-onnx-int8", "other", "tiny"]
+
+
 def test_a_long_recording_is_cut_as_for_the_run(digits, exports):
     parts = [soundfile.read(digits.audio(row), dtype="float32") for row in digits.rows()[:8]]
     samples, rate = np.concatenate([part for part, _ in parts]), parts[0][1]
@@ -93,7 +112,8 @@ def test_a_folder_that_is_no_export_of_ours_is_refused_in_a_line(exports, tmp_pa
         del model.metadata_props[:]
         onnx.save(model, folder / "model.onnx")
     else:
-        (folder / "model.onnx").unlink()
+        for graph in folder.glob("*.onnx"):
+            graph.unlink()
     command = [sys.executable, "-m", "sonosco_like", "serve", str(folder), "--port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 2

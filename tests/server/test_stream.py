@@ -13,6 +13,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 PATIENCE = 120  # seconds
+READY = '{"sample_rate": 16000}'
 
 
 async def talk(server, first, pieces, stop=True, **options):
@@ -111,6 +112,32 @@ def test_a_stream_that_is_too_long_is_refused(server):
     second = bytes(2 * 16000)
     heard = asyncio.run(talk(server, {"sample_rate": 16000}, [20 * second, 2 * second]))
     assert heard[-1]["error"]["code"] == "audio_too_long"
+
+
+def test_who_says_nothing_or_nothing_to_the_point_loses_the_place(serve, digits):
+    running = serve(digits.run, "--timeout", 1, "--max-seconds", 1)
+    address = running.address.replace("http", "ws") + "/v1/stream"
+
+    async def last_error(*said, chatters=False):
+        """The message of the server's last answer; a chatter sends messages without samples until then."""
+        heard = []
+        with contextlib.suppress(ConnectionClosed):
+            async with connect(address) as socket:
+                for each in said:
+                    await socket.send(each)
+                while True:
+                    if chatters:
+                        await socket.send("{}")
+                    with contextlib.suppress(TimeoutError):
+                        heard.append(json.loads(await asyncio.wait_for(socket.recv(), 0.1 if chatters else PATIENCE)))
+        return heard[-1]["error"]["message"]
+
+    async def many():
+        return await asyncio.gather(*(last_error() for _ in range(10)), *(last_error(READY) for _ in range(10)))
+
+    for _ in range(2):  # more streams than there are places: those that ended hold none
+        assert set(asyncio.run(many())) == {"Nothing came in time. Begin another one."}
+    assert asyncio.run(last_error(READY, chatters=True)) == "The stream was open for too long. Begin another one."
 
 
 def test_streams_of_other_sites_and_without_the_token_are_refused(server, serve, digits, tmp_path):
