@@ -24,7 +24,7 @@ from sonosco_like.inference.transcript import render
 from sonosco_like.server.children import Message, answer_questions
 
 _KEPT_PRIMITIVES = "64"  # oneDNN keeps code for 1024 shapes by default, and every batch here has shapes of its own
-_BATCHES_BETWEEN_TRIMS = 8
+_BATCHES_BETWEEN_TRIMS = 64
 
 
 class Model:
