@@ -32,9 +32,9 @@ FILES, CLIENTS = 200, 32
 DIRECT, SERVED = "transcribe", "serve"
 
 
-def processor_seconds_of(session: int) -> Counter[str]:
-    """Processor seconds of the processes of a session by their names; `python` is the one that speaks HTTP."""
-    seconds: Counter[str] = Counter()
+def processor_ticks_of(session: int) -> Counter[str]:
+    """Processor time of the processes of a session by their names; `python` is the one that speaks HTTP."""
+    ticks: Counter[str] = Counter()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             about, _, rest = (folder / "stat").read_text().rpartition(")")
@@ -42,8 +42,8 @@ def processor_seconds_of(session: int) -> Counter[str]:
             continue
         fields = rest.split()
         if int(fields[3]) == session:
-            seconds[about.partition("(")[2]] += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return seconds
+            ticks[about.partition("(")[2]] += int(fields[11]) + int(fields[12])
+    return ticks
 
 
 async def send_all(address: str, contents: list[bytes]) -> list[str]:
@@ -68,13 +68,18 @@ def measure(address: str, session: int, paths: list[Path], folder: Path) -> None
     assert asyncio.run(send_all(address, contents)) == direct, "both hear the same"
     rounds, wall, parts = [], [], Counter[str]()
     for _ in range(turns(5)):
-        before, began = processor_seconds_of(session), time.perf_counter()
+        before, began = processor_ticks_of(session), time.perf_counter()
         asyncio.run(send_all(address, contents))
         wall.append(time.perf_counter() - began)
-        served = processor_seconds_of(session)
+        served = processor_ticks_of(session)
         served.subtract(before)
         parts += served
-        rounds.append({SERVED: served.total(), DIRECT: processor_seconds(lambda: transcriber.transcribe(paths))})
+        rounds.append(
+            {
+                SERVED: served.total() / os.sysconf("SC_CLK_TCK"),
+                DIRECT: processor_seconds(lambda: transcriber.transcribe(paths)),
+            }
+        )
     print_ratios({name: statistics.median(each[name] for each in rounds) for name in (DIRECT, SERVED)}, DIRECT)
     ratio = statistics.median(each[SERVED] / each[DIRECT] for each in rounds)
     shares = ", ".join(f"{name} {each / parts.total():.0%}" for name, each in parts.most_common())
