@@ -39,7 +39,7 @@ def check(
     opening: Any,
     **manifests: Path | tuple[Path, ...] | None,
 ) -> int:
-    """Build the experiment of a config, and try its largest batches.
+    """Build the parts of a config, and try its largest batches.
 
     Prints what a run would cost: parameters, batches, hours of audio, and the memory that batches of each length need;
     if they do not fit, which batch size would. Finds rows of the data that a run could not use: texts without labels,
