@@ -179,7 +179,10 @@ def _limits(proposal: Proposal) -> str:
 
 
 def _augmentation(proposal: Proposal) -> str:
-    """Few speakers need more speeds, many hours allow wider masks."""
+    """Few speakers need more speeds, many hours allow wider masks.
+
+    A training of fewer than five epochs had fewer errors without masks (docs/first-config.md).
+    """
     if proposal.size == "small":
         factors, masks = "[0.8, 0.9, 1.0, 1.1, 1.2]", "frequency_width: 12, time_width: 20, time_share: 0.1"
     else:
@@ -189,12 +192,14 @@ def _augmentation(proposal: Proposal) -> str:
         if proposal.epochs > 1
         else "of each recording"
     )
-    return f"""\
-      waveform_augmentations:  # {repeats}
-      - {{class: SpeedPerturbation, factors: {factors}}}
+    masking = f"""\
       feature_augmentations:
       - {{class: SpecAugment, {masks}}}
 """
+    return f"""\
+      waveform_augmentations:  # {repeats}
+      - {{class: SpeedPerturbation, factors: {factors}}}
+{"" if proposal.batches else masking}"""
 
 
 def _rest(proposal: Proposal) -> str:
