@@ -352,7 +352,13 @@ def _counted(schedule: Scheduler, length: TrainingLength) -> dict[str, int]:
     try:
         schedule.in_steps(steps_of)
     except UsageError as error:
-        raise UsageError(f"{as_sentence(error)} Give numbers of steps, or data that has a length.") from None
+        here = ", ".join(f"{text} = {steps:,}" for text, steps in counted.items())
+        remedy = (
+            f"In steps of this training: {here}. Shares such as 0.1dur fit a training of any length."
+            if counted
+            else "Give numbers of steps, or data that has a length."
+        )
+        raise UsageError(f"{as_sentence(error)} {remedy}") from None
     return counted
 
 

@@ -25,7 +25,7 @@ SIZES: tuple[Size, ...] = ("small", "medium", "large")
 _MOST_HOURS: dict[Size, float] = {"small": 10.0, "medium": 150.0, "large": math.inf}
 _LEARNING_RATES: dict[ModelName, dict[Size, float]] = {
     "conformer": {"small": 0.0015, "medium": 0.001, "large": 0.001},
-    "deepspeech2": {"small": 0.0015, "medium": 0.0007, "large": 0.0004},
+    "deepspeech2": {"small": 0.0025, "medium": 0.0007, "large": 0.0004},
     "las": {"small": 0.002, "medium": 0.001, "large": 0.0005},
     "tds": {"small": 0.0015, "medium": 0.001, "large": 0.0005},
 }

@@ -179,10 +179,7 @@ def _limits(proposal: Proposal) -> str:
 
 
 def _augmentation(proposal: Proposal) -> str:
-    """Few speakers need more speeds, many hours allow wider masks.
-
-    A training of fewer than five epochs had fewer errors without masks (docs/first-config.md).
-    """
+    """Few speakers need more speeds, many hours allow wider masks."""
     if proposal.size == "small":
         factors, masks = "[0.8, 0.9, 1.0, 1.1, 1.2]", "frequency_width: 12, time_width: 20, time_share: 0.1"
     else:
@@ -192,14 +189,12 @@ def _augmentation(proposal: Proposal) -> str:
         if proposal.epochs > 1
         else "of each recording"
     )
-    masking = f"""\
-      feature_augmentations:
-      - {{class: SpecAugment, {masks}}}
-"""
     return f"""\
       waveform_augmentations:  # {repeats}
       - {{class: SpeedPerturbation, factors: {factors}}}
-{"" if proposal.batches else masking}"""
+      feature_augmentations:
+      - {{class: SpecAugment, {masks}}}
+"""
 
 
 def _rest(proposal: Proposal) -> str:

@@ -74,12 +74,6 @@ def test_only_a_training_of_several_epochs_begins_with_short_utterances():
     assert content(fit_to_time(proposal(minutes=10.0), times(10.0))).get(place) is True
 
 
-def test_only_a_training_that_repeats_its_recordings_often_masks_them():
-    place = "trainer.train_data_loader.dataset.feature_augmentations"
-    assert content(fit_to_time(proposal(minutes=10.0), times(1000.0))).get(place) is None
-    assert content(fit_to_time(proposal(minutes=10.0), times(10.0))).get(place)
-
-
 @pytest.mark.parametrize("model", model_names())
 @pytest.mark.parametrize("size", SIZES)
 def test_every_config_that_can_be_written_is_valid(model, size):

@@ -127,6 +127,12 @@ def test_a_share_of_data_without_a_length_is_refused_with_the_reason(text):
         trainer.start_training()
 
 
+def test_a_training_too_short_for_a_number_of_steps_is_refused_with_its_own_length():
+    trainer, _ = trainer_of(WarmupHoldDecay(total="1dur", warmup=1000))
+    with pytest.raises(UsageError, match=r"In steps of this training: 1dur = \d+. Shares such as 0.1dur fit"):
+        trainer.start_training()
+
+
 def test_data_without_a_length_is_enough_where_batches_are_counted():
     fields = {"train_data_loader": Endless(), "max_duration": "10ba"}
     assert rates_of(WarmupHoldDecay(total="1dur", warmup="2ba"), **fields) == rates_of(
